@@ -1,0 +1,3 @@
+//! Per-node worker pools, tasks, touch tracking and balancing.
+
+pub mod balance;

@@ -1,0 +1,1 @@
+//! A NUMA-aware work-stealing task runtime.
