@@ -88,7 +88,7 @@ impl Topology {
         };
         writeln!(
             f,
-            "{} {kind} nodes from {source}: {compute} for computing, {allowed} of {} CPUs allowed",
+            "{kind} nodes from {source}: {} nodes, {compute} to compute on, {allowed} of {} CPUs allowed",
             self.nodes().len(),
             self.cpus().len(),
         )
