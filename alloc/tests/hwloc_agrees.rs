@@ -25,6 +25,17 @@ fn both_sources_agree_on_this_machine() {
 /// hwloc takes the root of a recorded tree from its environment only. Changing
 /// our own would race with the other tests, so a child process reads the tree.
 fn read_with_hwloc(root: &Path) -> Result<String, String> {
+    run_child(&[
+        ("HWLOC_FSROOT", root.to_str().unwrap()),
+        ("HWLOC_THISSYSTEM", "0"),
+        // Else hwloc asks the CPUs it runs on and mixes in their caches.
+        ("HWLOC_COMPONENTS", "-x86"),
+        // hwloc would hide them; the kernel and the sysfs reader show them.
+        ("HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES", "1"),
+    ])
+}
+
+fn run_child(variables: &[(&str, &str)]) -> Result<String, String> {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -32,12 +43,7 @@ fn read_with_hwloc(root: &Path) -> Result<String, String> {
             "--ignored",
             "--nocapture",
         ])
-        .env("HWLOC_FSROOT", root)
-        .env("HWLOC_THISSYSTEM", "0")
-        // Else hwloc asks the CPUs it runs on and mixes in their caches.
-        .env("HWLOC_COMPONENTS", "-x86")
-        // hwloc would hide them; the kernel and the sysfs reader show them.
-        .env("HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES", "1")
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let out = String::from_utf8(child.stdout).unwrap();
@@ -81,4 +87,26 @@ fn both_sources_agree_on_the_recorded_trees() {
         };
         assert_eq!(unexplained(&hwloc), unexplained(&sysfs), "{tree}");
     }
+}
+
+#[test]
+fn a_machine_that_hwloc_makes_up_has_mock_nodes() {
+    let text = run_child(&[("HWLOC_SYNTHETIC", "numa:4 core:2 pu:2")]).unwrap();
+    let nodes = text.lines().filter(|line| line.starts_with("node "));
+    let cpus: Vec<&str> = nodes.filter_map(|n| n.split(' ').nth(3)).collect();
+    assert_eq!(cpus, ["0-3", "4-7", "8-11", "12-15"]);
+    assert!(text.contains("core 14-15\n"), "{text}");
+}
+
+#[test]
+fn hwloc_hides_gpu_memory_unless_asked() {
+    let (_folder, root) = unpack("nvidiagpunumanodes");
+    let text = run_child(&[
+        ("HWLOC_FSROOT", root.to_str().unwrap()),
+        ("HWLOC_THISSYSTEM", "0"),
+        ("HWLOC_COMPONENTS", "-x86"),
+    ]);
+    let text = text.unwrap();
+    let nodes = text.lines().filter(|line| line.starts_with("node "));
+    assert_eq!(nodes.count(), 2, "{text}");
 }

@@ -7,6 +7,17 @@ mod recorded;
 use expected::Expected;
 use numart_alloc::topology::{NodeId, Topology};
 use recorded::{TREES, unpack};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Every tree, read once: unpacking is most of the time.
+static READ: LazyLock<BTreeMap<&str, Topology>> = LazyLock::new(|| {
+    let read = |tree| {
+        let (_folder, root) = unpack(tree);
+        (tree, Topology::from_sysfs(&root).unwrap())
+    };
+    TREES.into_iter().map(read).collect()
+});
 
 /// One thing in which the reader and `expected.json` differ.
 #[derive(Debug, PartialEq)]
@@ -73,9 +84,8 @@ fn every_tree_is_as_expected_or_the_difference_is_explained() {
         TREES.iter().collect::<Vec<_>>()
     );
     for tree in TREES {
-        let (_folder, root) = unpack(tree);
-        let topology = Topology::from_sysfs(&root).unwrap();
-        let found = differences(&topology, &expected[tree]);
+        let topology = &READ[tree];
+        let found = differences(topology, &expected[tree]);
         assert_eq!(found, explained(tree), "{tree}\n{topology}");
         assert!(topology.is_mock());
         assert_eq!(topology.cpu_quota(), None);
@@ -84,10 +94,6 @@ fn every_tree_is_as_expected_or_the_difference_is_explained() {
 
 #[test]
 fn only_incomplete_trees_warn() {
-    let warnings = |tree| {
-        let (_folder, root) = unpack(tree);
-        Topology::from_sysfs(&root).unwrap().warnings().to_vec()
-    };
     for tree in TREES {
         let expected: &[&str] = match tree {
             // The files cpuN/online were recorded empty.
@@ -101,7 +107,7 @@ fn only_incomplete_trees_warn() {
             ],
             _ => &[],
         };
-        let found = warnings(tree);
+        let found = READ[tree].warnings();
         assert_eq!(found.len(), expected.len(), "{tree}: {found:#?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.starts_with(expected), "{tree}: {found}");
@@ -122,8 +128,7 @@ fn cores_and_caches_are_those_of_the_machines() {
         ("nvidiagpunumanodes", 4, 8),
     ];
     for (tree, core, l3) in machines {
-        let (_folder, root) = unpack(tree);
-        let topology = Topology::from_sysfs(&root).unwrap();
+        let topology = &READ[tree];
         for cpu in topology.cpus() {
             assert_eq!(cpu.smt_siblings().len(), core, "{tree} {cpu:?}");
             assert_eq!(cpu.l3_siblings().len(), l3, "{tree} {cpu:?}");
@@ -140,8 +145,7 @@ fn cores_and_caches_are_those_of_the_machines() {
 #[test]
 fn a_recorded_machine_survives_as_text() {
     for tree in TREES {
-        let (_folder, root) = unpack(tree);
-        let text = Topology::from_sysfs(&root).unwrap().to_text();
+        let text = READ[tree].to_text();
         let again = Topology::parse(&text).unwrap();
         assert_eq!(again.to_text(), text, "{tree}");
     }
@@ -149,8 +153,7 @@ fn a_recorded_machine_survives_as_text() {
 
 #[test]
 fn memory_only_nodes_are_no_compute_nodes() {
-    let (_folder, root) = unpack("nvidiagpunumanodes");
-    let topology = Topology::from_sysfs(&root).unwrap();
+    let topology = &READ["nvidiagpunumanodes"];
     let compute: Vec<u32> = topology.compute_nodes().map(|n| n.id().0).collect();
     assert_eq!(compute, [0, 8]);
     let gpu = topology.node(NodeId(250)).unwrap();
