@@ -31,7 +31,15 @@ fn child_detects() {
 #[test]
 fn without_it_this_machine_is_used() {
     let machine = Topology::this_machine().unwrap().to_text();
-    assert_eq!(detect(None), format!("mock false\n{machine}"));
+    let detected = detect(None);
+    let (head, detected) = detected.split_once('\n').unwrap();
+    assert_eq!(head, "mock false");
+    // Without memory sizes: a virtual machine's may change in between.
+    let steady = |text: &str| -> Vec<String> {
+        let node = |l: &str| l.split(" memory").next().unwrap().to_owned();
+        text.lines().map(node).collect()
+    };
+    assert_eq!(steady(detected), steady(&machine));
 }
 
 #[test]
