@@ -88,8 +88,9 @@ impl Topology {
         };
         writeln!(
             f,
-            "{} {kind} nodes from {source}: {compute} for computing, {allowed} of {} CPUs allowed",
+            "{kind} nodes from {source}: {} node{}, {compute} to compute on, {allowed} of {} CPUs allowed",
             self.nodes().len(),
+            if self.nodes().len() == 1 { "" } else { "s" },
             self.cpus().len(),
         )
     }

@@ -40,7 +40,7 @@ impl Topology {
     ///   bytes, which means unknown.
     /// - CPUs without a `core` line are a core each. CPUs without an `l3` line
     ///   share an L3 cache with the others of their node that have none.
-    /// - Numbers go to 65,535, nodes to 1,024 in number.
+    /// - Numbers go to 16,383, nodes to 1,024 in number.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Reader {
         line: usize,
         mut words: impl Iterator<Item = &'a str>,
     ) -> Result<(), TopologyError> {
-        const NUMBER: &str = "the number of the node, up to 65535";
+        const NUMBER: &str = "the number of the node, up to 16383";
         let word = words.next().unwrap_or_default();
         let id = list::number(word)
             .filter(|&n| n < MAX_NUMBER)
