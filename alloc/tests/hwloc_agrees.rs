@@ -26,9 +26,7 @@ fn both_sources_agree_on_this_machine() {
 /// The text without memory sizes: a virtual machine's may change between two
 /// readings. The recorded trees compare them.
 fn steady(text: &str) -> Vec<&str> {
-    text.lines()
-        .map(|l| l.split(" memory").next().unwrap())
-        .collect()
+    text.lines().map(|l| l.split(" memory").next().unwrap()).collect()
 }
 
 /// hwloc takes the root of a recorded tree from its environment only. Changing
@@ -46,20 +44,12 @@ fn read_with_hwloc(root: &Path) -> Result<String, String> {
 
 fn run_child(variables: &[(&str, &str)]) -> Result<String, String> {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "child_reads_a_recorded_tree",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", "child_reads_a_recorded_tree", "--ignored", "--nocapture"])
         .envs(variables.iter().copied())
         .output()
         .unwrap();
     let out = String::from_utf8(child.stdout).unwrap();
-    match out
-        .split_once("BEGIN\n")
-        .and_then(|(_, rest)| rest.split_once("END\n"))
-    {
+    match out.split_once("BEGIN\n").and_then(|(_, rest)| rest.split_once("END\n")) {
         Some((text, _)) if child.status.success() => Ok(text.to_owned()),
         _ => Err(format!("{out}{}", String::from_utf8_lossy(&child.stderr))),
     }
@@ -110,11 +100,8 @@ fn a_machine_that_hwloc_makes_up_has_mock_nodes() {
 #[test]
 fn hwloc_hides_gpu_memory_unless_asked() {
     let (_folder, root) = unpack("nvidiagpunumanodes");
-    let text = run_child(&[
-        ("HWLOC_FSROOT", root.to_str().unwrap()),
-        ("HWLOC_THISSYSTEM", "0"),
-        ("HWLOC_COMPONENTS", "-x86"),
-    ]);
+    let text =
+        run_child(&[("HWLOC_FSROOT", root.to_str().unwrap()), ("HWLOC_THISSYSTEM", "0"), ("HWLOC_COMPONENTS", "-x86")]);
     let text = text.unwrap();
     let nodes = text.lines().filter(|line| line.starts_with("node "));
     assert_eq!(nodes.count(), 2, "{text}");

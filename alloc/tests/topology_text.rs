@@ -22,11 +22,7 @@ fn a_shape_gives_mock_nodes() {
     let mock = Topology::parse(" 4x2\n").unwrap();
     assert!(mock.is_mock());
     assert_eq!(mock.source(), Source::Written);
-    let nodes: Vec<(u32, String)> = mock
-        .nodes()
-        .iter()
-        .map(|n| (n.id().0, n.cpus().to_string()))
-        .collect();
+    let nodes: Vec<(u32, String)> = mock.nodes().iter().map(|n| (n.id().0, n.cpus().to_string())).collect();
     let expected = [(0, "0-1"), (1, "2-3"), (2, "4-5"), (3, "6-7")];
     assert_eq!(nodes, expected.map(|(id, cpus)| (id, cpus.to_owned())));
     assert_eq!(mock.default_workers(), 8);
@@ -62,10 +58,7 @@ fn cores_and_l3_groups_can_be_written() {
     assert_eq!((siblings(0), siblings(2)), ("0-1".into(), "2".into()));
     let l3 = |cpu| mock.cpu(CpuId(cpu)).unwrap().l3_siblings().to_string();
     // CPUs 2 and 3 have no line: the rest of their node.
-    assert_eq!(
-        (l3(0), l3(2), l3(5)),
-        ("0-1".into(), "2-3".into(), "4-7".into())
-    );
+    assert_eq!((l3(0), l3(2), l3(5)), ("0-1".into(), "2-3".into(), "4-7".into()));
     assert_eq!(mock.node(NodeId(8)).unwrap().memory(), 64 << 30);
     assert!(mock.node(NodeId(8)).unwrap().is_memory_only());
 }
@@ -104,143 +97,39 @@ fn bad_texts_are_typed_errors_that_name_the_thing() {
         ("0x2", |e| matches!(e, E::NoNodes), "node 0 cpus"),
         ("2x0", |e| matches!(e, E::NoCpus), "node 0 cpus"),
         ("node 1 memory 4G", |e| matches!(e, E::NoCpus), "CPU"),
-        (
-            "2000x1",
-            |e| matches!(e, E::TooMany { what: "nodes", .. }),
-            "1024",
-        ),
-        (
-            "64x16383",
-            |e| matches!(e, E::TooMany { what: "CPUs", .. }),
-            "16384",
-        ),
-        (
-            "4294967295x4294967295",
-            |e| matches!(e, E::TooMany { .. }),
-            "16384",
-        ),
+        ("2000x1", |e| matches!(e, E::TooMany { what: "nodes", .. }), "1024"),
+        ("64x16383", |e| matches!(e, E::TooMany { what: "CPUs", .. }), "16384"),
+        ("4294967295x4294967295", |e| matches!(e, E::TooMany { .. }), "16384"),
         ("4x", |e| matches!(e, E::Syntax { line: 1, .. }), "4x2"),
         ("-4x2", |e| matches!(e, E::Syntax { .. }), "-4x2"),
         ("banana", |e| matches!(e, E::Syntax { .. }), "banana"),
-        (
-            "node",
-            |e| matches!(e, E::Syntax { .. }),
-            "number of the node",
-        ),
+        ("node", |e| matches!(e, E::Syntax { .. }), "number of the node"),
         ("node -1 cpus 0", |e| matches!(e, E::Syntax { .. }), "-1"),
-        (
-            "node 16384 cpus 0",
-            |e| matches!(e, E::Syntax { .. }),
-            "16383",
-        ),
-        (
-            "node 0 cpus",
-            |e| matches!(e, E::Syntax { .. }),
-            "list of CPUs",
-        ),
-        (
-            "node 0 cpus 0 cpus 1",
-            |e| matches!(e, E::Syntax { .. }),
-            "once",
-        ),
-        (
-            "node 0 cpus 0 memory 5X",
-            |e| matches!(e, E::Syntax { .. }),
-            "5X",
-        ),
-        (
-            "node 0 cpus 0 memory G",
-            |e| matches!(e, E::Syntax { .. }),
-            "64G",
-        ),
-        (
-            "node 0 cpus 0 memory 99999999999T",
-            |e| matches!(e, E::Syntax { .. }),
-            "size",
-        ),
-        (
-            "node 0 cpus 0 colour red",
-            |e| matches!(e, E::Syntax { .. }),
-            "colour",
-        ),
-        (
-            "node 0 cpus 3-1",
-            |e| matches!(e, E::InLine { line: 1, .. }),
-            "backwards",
-        ),
-        (
-            "\nnode 0 cpus 0-4294967295",
-            |e| matches!(e, E::InLine { line: 2, .. }),
-            "16383",
-        ),
-        (
-            "node 0 cpus 0\nnode 0 cpus 1",
-            |e| {
-                matches!(
-                    e,
-                    E::DuplicateNode {
-                        line: 2,
-                        node: NodeId(0)
-                    }
-                )
-            },
-            "node 0",
-        ),
+        ("node 16384 cpus 0", |e| matches!(e, E::Syntax { .. }), "16383"),
+        ("node 0 cpus", |e| matches!(e, E::Syntax { .. }), "list of CPUs"),
+        ("node 0 cpus 0 cpus 1", |e| matches!(e, E::Syntax { .. }), "once"),
+        ("node 0 cpus 0 memory 5X", |e| matches!(e, E::Syntax { .. }), "5X"),
+        ("node 0 cpus 0 memory G", |e| matches!(e, E::Syntax { .. }), "64G"),
+        ("node 0 cpus 0 memory 99999999999T", |e| matches!(e, E::Syntax { .. }), "size"),
+        ("node 0 cpus 0 colour red", |e| matches!(e, E::Syntax { .. }), "colour"),
+        ("node 0 cpus 3-1", |e| matches!(e, E::InLine { line: 1, .. }), "backwards"),
+        ("\nnode 0 cpus 0-4294967295", |e| matches!(e, E::InLine { line: 2, .. }), "16383"),
+        ("node 0 cpus 0\nnode 0 cpus 1", |e| matches!(e, E::DuplicateNode { line: 2, node: NodeId(0) }), "node 0"),
         (
             "node 0 cpus 0-3\nnode 7 cpus 3-5",
-            |e| {
-                matches!(
-                    e,
-                    E::CpuInTwoNodes {
-                        line: 2,
-                        cpu: CpuId(3),
-                        first: NodeId(0),
-                        second: NodeId(7)
-                    }
-                )
-            },
+            |e| matches!(e, E::CpuInTwoNodes { line: 2, cpu: CpuId(3), first: NodeId(0), second: NodeId(7) }),
             "CPU 3",
         ),
         (
             "node 0 cpus 0-3\ncore 0-1\ncore 1-2",
-            |e| {
-                matches!(
-                    e,
-                    E::CpuInTwoGroups {
-                        line: 3,
-                        kind: "core",
-                        cpu: CpuId(1)
-                    }
-                )
-            },
+            |e| matches!(e, E::CpuInTwoGroups { line: 3, kind: "core", cpu: CpuId(1) }),
             "CPU 1",
         ),
-        (
-            "node 0 cpus 0-3\nl3 0-4",
-            |e| {
-                matches!(
-                    e,
-                    E::CpuWithoutNode {
-                        line: 2,
-                        cpu: CpuId(4)
-                    }
-                )
-            },
-            "CPU 4",
-        ),
+        ("node 0 cpus 0-3\nl3 0-4", |e| matches!(e, E::CpuWithoutNode { line: 2, cpu: CpuId(4) }), "CPU 4"),
         ("l3 0", |e| matches!(e, E::CpuWithoutNode { .. }), "CPU 0"),
         (
             "node 0 cpus 0\nnode 1 cpus 1\ndistances\n10 20\n20",
-            |e| {
-                matches!(
-                    e,
-                    E::MatrixColumns {
-                        line: 5,
-                        columns: 1,
-                        nodes: 2
-                    }
-                )
-            },
+            |e| matches!(e, E::MatrixColumns { line: 5, columns: 1, nodes: 2 }),
             "square",
         ),
         (
@@ -253,37 +142,15 @@ fn bad_texts_are_typed_errors_that_name_the_thing() {
             |e| matches!(e, E::MatrixRows { rows: 2, nodes: 1 }),
             "2 rows for 1 nodes",
         ),
-        (
-            "node 0 cpus 0\ndistances",
-            |e| matches!(e, E::MatrixRows { rows: 0, .. }),
-            "0 rows",
-        ),
+        ("node 0 cpus 0\ndistances", |e| matches!(e, E::MatrixRows { rows: 0, .. }), "0 rows"),
         ("distances", |e| matches!(e, E::NoNodes), "no node"),
         (
             "node 0 cpus 0\nnode 1 cpus 1\ndistances\n10 20\n9 10",
-            |e| {
-                matches!(
-                    e,
-                    E::DistanceTooSmall {
-                        from: NodeId(1),
-                        to: NodeId(0),
-                        distance: 9,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, E::DistanceTooSmall { from: NodeId(1), to: NodeId(0), distance: 9, .. }),
             "10 is local",
         ),
-        (
-            "node 0 cpus 0\ndistances\n0",
-            |e| matches!(e, E::DistanceTooSmall { .. }),
-            "node 0",
-        ),
-        (
-            "node 0 cpus 0\ndistances\n10\nnode 1 cpus 1",
-            |e| matches!(e, E::Syntax { line: 4, .. }),
-            "distances only",
-        ),
+        ("node 0 cpus 0\ndistances\n0", |e| matches!(e, E::DistanceTooSmall { .. }), "node 0"),
+        ("node 0 cpus 0\ndistances\n10\nnode 1 cpus 1", |e| matches!(e, E::Syntax { line: 4, .. }), "distances only"),
     ];
     for (text, check, named) in cases {
         let error = Topology::parse(text).expect_err(text);
@@ -340,11 +207,7 @@ fn write(nodes: &Nodes, seed: u64) -> String {
     text += "distances\n";
     for i in 0..nodes.len() as u64 {
         for j in 0..nodes.len() as u64 {
-            let distance = if i == j {
-                10
-            } else {
-                10 + (seed ^ (i * 31 + j)) % 200
-            };
+            let distance = if i == j { 10 } else { 10 + (seed ^ (i * 31 + j)) % 200 };
             text += &format!("{distance} ");
         }
         text.push('\n');

@@ -79,10 +79,7 @@ fn differences(topology: &Topology, expected: &Expected) -> Vec<Difference> {
 #[test]
 fn every_tree_is_as_expected_or_the_difference_is_explained() {
     let expected = expected::read();
-    assert_eq!(
-        expected.keys().collect::<Vec<_>>(),
-        TREES.iter().collect::<Vec<_>>()
-    );
+    assert_eq!(expected.keys().collect::<Vec<_>>(), TREES.iter().collect::<Vec<_>>());
     for tree in TREES {
         let topology = &READ[tree];
         let found = differences(topology, &expected[tree]);
@@ -101,10 +98,9 @@ fn only_incomplete_trees_warn() {
             // Node 0 and its CPUs are offline, but the CPUs' own files were
             // recorded as if they were not, and the row still has a column for
             // node 0.
-            "offline-cpu0-node0" => &[
-                "the distances of node 1",
-                "CPUs 4,6,8,10,12,14,16,18,20 are online but in no node",
-            ],
+            "offline-cpu0-node0" => {
+                &["the distances of node 1", "CPUs 4,6,8,10,12,14,16,18,20 are online but in no node"]
+            }
             _ => &[],
         };
         let found = READ[tree].warnings();

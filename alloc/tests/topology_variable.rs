@@ -52,13 +52,7 @@ fn with_a_shape_there_are_mock_nodes() {
 fn errors_name_the_variable_its_value_and_the_remedy() {
     for value in ["", "0x2", "no/such/file", "node 0 cpus 0\nnode 1 cpus 0"] {
         let error = detect(Some(value));
-        assert!(
-            error.starts_with(&format!("NUMART_TOPOLOGY=\"{value}\": ")),
-            "{error}"
-        );
-        assert!(
-            error.ends_with("unset NUMART_TOPOLOGY to use this machine as it is"),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("NUMART_TOPOLOGY=\"{value}\": ")), "{error}");
+        assert!(error.ends_with("unset NUMART_TOPOLOGY to use this machine as it is"), "{error}");
     }
 }

@@ -104,11 +104,7 @@ impl Mount {
             "cgroup2" => Version::Two,
             _ => return None,
         };
-        Some(Self {
-            version,
-            root,
-            point,
-        })
+        Some(Self { version, root, point })
     }
 
     /// Where the cgroup lies below the mount point, if it is visible there.
@@ -166,10 +162,8 @@ mod tests {
     use super::super::fake::FakeTree;
     use super::*;
 
-    const V1: &str =
-        "31 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct";
-    const V2: &str =
-        "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
+    const V1: &str = "31 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct";
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
 
     fn read(tree: &FakeTree) -> (Option<f64>, Vec<String>) {
         let mut warnings = Vec::new();
@@ -190,10 +184,7 @@ mod tests {
     #[test]
     fn version_1_has_two_files_and_minus_one() {
         let tree = FakeTree::new();
-        tree.file(
-            "proc/self/cgroup",
-            "4:cpu,cpuacct:/job/step\n1:name=systemd:/\n",
-        );
+        tree.file("proc/self/cgroup", "4:cpu,cpuacct:/job/step\n1:name=systemd:/\n");
         tree.file("proc/self/mountinfo", V1);
         let dir = "sys/fs/cgroup/cpu,cpuacct";
         tree.file(&format!("{dir}/cpu.cfs_quota_us"), "-1\n");
@@ -210,10 +201,7 @@ mod tests {
     fn hybrid_systems_take_the_tighter_of_both() {
         let tree = FakeTree::new();
         tree.file("proc/self/cgroup", "4:cpu,cpuacct:/x\n0::/y\n");
-        let both = format!(
-            "{V1}\n{}",
-            V2.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-        );
+        let both = format!("{V1}\n{}", V2.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified"));
         tree.file("proc/self/mountinfo", &both);
         tree.file("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "300000");
         tree.file("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000");
@@ -255,37 +243,20 @@ mod tests {
 
     #[test]
     fn malformed_quotas_are_ignored_with_a_warning() {
-        for text in [
-            "",
-            "max",
-            "banana 100000",
-            "100000",
-            "0 100000",
-            "5 0",
-            "-7 100000",
-        ] {
+        for text in ["", "max", "banana 100000", "100000", "0 100000", "5 0", "-7 100000"] {
             let tree = FakeTree::new();
             tree.file("proc/self/cgroup", "0::/a");
             tree.file("proc/self/mountinfo", V2);
             tree.file("sys/fs/cgroup/a/cpu.max", text);
             let (quota, warnings) = read(&tree);
             assert_eq!(quota, None, "{text}");
-            assert_eq!(
-                warnings.len(),
-                usize::from(text != "max"),
-                "{text}: {warnings:?}"
-            );
+            assert_eq!(warnings.len(), usize::from(text != "max"), "{text}: {warnings:?}");
         }
     }
 
     #[test]
     fn malformed_proc_files_are_no_quota() {
-        for (groups, mounts) in [
-            ("", ""),
-            ("::::", " - "),
-            ("0:", V2),
-            ("0::/a", "1 2 3 - cgroup2"),
-        ] {
+        for (groups, mounts) in [("", ""), ("::::", " - "), ("0:", V2), ("0::/a", "1 2 3 - cgroup2")] {
             let tree = FakeTree::new();
             tree.file("proc/self/cgroup", groups);
             tree.file("proc/self/mountinfo", mounts);

@@ -119,11 +119,7 @@ impl CpuSet {
 
     /// The CPUs that are in at least one of the sets.
     pub fn union(&self, other: &Self) -> Self {
-        let (long, short) = if self.words.len() >= other.words.len() {
-            (self, other)
-        } else {
-            (other, self)
-        };
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
         let mut words = long.words.clone();
         for (a, b) in words.iter_mut().zip(&short.words) {
             *a |= b;

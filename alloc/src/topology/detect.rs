@@ -64,14 +64,8 @@ impl Topology {
         if path.is_dir() {
             return Self::from_sysfs(path);
         }
-        let file = read_text(path).map_err(|e| TopologyError::File {
-            path: path.to_owned(),
-            why: e.to_string(),
-        })?;
-        Self::parse(&file).map_err(|source| TopologyError::InFile {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })
+        let file = read_text(path).map_err(|e| TopologyError::File { path: path.to_owned(), why: e.to_string() })?;
+        Self::parse(&file).map_err(|source| TopologyError::InFile { path: path.to_owned(), source: Box::new(source) })
     }
 
     /// This machine and what this process may use of it, whatever

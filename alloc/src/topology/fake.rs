@@ -20,23 +20,13 @@ impl FakeTree {
     /// A machine whose nodes have these CPUs, every one 1 GiB, all alike far.
     pub(super) fn machine(nodes: &[(u32, &str)]) -> Self {
         let tree = Self::new();
-        let cpus: Vec<&str> = nodes
-            .iter()
-            .map(|n| n.1)
-            .filter(|c| !c.is_empty())
-            .collect();
+        let cpus: Vec<&str> = nodes.iter().map(|n| n.1).filter(|c| !c.is_empty()).collect();
         tree.file("sys/devices/system/cpu/online", &cpus.join(","));
         for (i, (id, cpus)) in nodes.iter().enumerate() {
-            let row: Vec<&str> = (0..nodes.len())
-                .map(|j| if i == j { "10" } else { "30" })
-                .collect();
+            let row: Vec<&str> = (0..nodes.len()).map(|j| if i == j { "10" } else { "30" }).collect();
             tree.node(*id, "cpulist", cpus);
             tree.node(*id, "distance", &row.join(" "));
-            tree.node(
-                *id,
-                "meminfo",
-                &format!("Node {id} MemTotal:  1048576 kB\n"),
-            );
+            tree.node(*id, "meminfo", &format!("Node {id} MemTotal:  1048576 kB\n"));
         }
         tree
     }

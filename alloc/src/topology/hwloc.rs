@@ -51,11 +51,7 @@ impl Topology {
         draft.l3s = groups(
             &hwloc,
             // The same rule as for sysfs: level 3, or the next lower.
-            &[
-                ObjectType::L3Cache,
-                ObjectType::L2Cache,
-                ObjectType::L1Cache,
-            ],
+            &[ObjectType::L3Cache, ObjectType::L2Cache, ObjectType::L1Cache],
         );
         read_distances(&hwloc, &mut draft);
         let limits = limits(&hwloc, &draft);
@@ -81,25 +77,15 @@ fn limits(hwloc: &Hwloc, draft: &Draft) -> Limits {
         return process_limits(&Tree::new(Path::new("/")), &draft.online);
     }
     Limits {
-        cpus: Some(
-            numbers(hwloc.allowed_cpuset().iter_set())
-                .map(CpuId)
-                .collect(),
-        ),
-        mems: Some(
-            numbers(hwloc.allowed_nodeset().iter_set())
-                .map(NodeId)
-                .collect(),
-        ),
+        cpus: Some(numbers(hwloc.allowed_cpuset().iter_set()).map(CpuId).collect()),
+        mems: Some(numbers(hwloc.allowed_nodeset().iter_set()).map(NodeId).collect()),
         ..Limits::default()
     }
 }
 
 /// The operating system's numbers; hwloc's sets may be infinite.
 fn numbers(indices: impl Iterator<Item: Into<usize>>) -> impl Iterator<Item = u32> {
-    indices
-        .map_while(|i| u32::try_from(i.into()).ok())
-        .take_while(|&n| n < MAX_NUMBER)
+    indices.map_while(|i| u32::try_from(i.into()).ok()).take_while(|&n| n < MAX_NUMBER)
 }
 
 fn os_number(object: &TopologyObject) -> Option<u32> {
@@ -112,10 +98,7 @@ fn cpu_id(pu: &TopologyObject) -> Option<CpuId> {
 
 fn cpus_of(object: &TopologyObject) -> CpuSet {
     let set = object.cpuset();
-    set.into_iter()
-        .flat_map(|set| numbers(set.iter_set()).collect::<Vec<_>>())
-        .map(CpuId)
-        .collect()
+    set.into_iter().flat_map(|set| numbers(set.iter_set()).collect::<Vec<_>>()).map(CpuId).collect()
 }
 
 fn read_nodes(hwloc: &Hwloc, draft: &mut Draft) {
@@ -166,17 +149,13 @@ fn read_distances(hwloc: &Hwloc, draft: &mut Draft) {
     let matrices = hwloc.distances_with_name("NUMALatency").unwrap_or_default();
     let Some(matrix) = matrices.first() else {
         if draft.nodes.len() > 1 {
-            draft.warnings.push(
-                "hwloc knows no distances between the nodes: taking 10 to itself and 20 to others"
-                    .to_owned(),
-            );
+            draft
+                .warnings
+                .push("hwloc knows no distances between the nodes: taking 10 to itself and 20 to others".to_owned());
         }
         return;
     };
-    let ids: Vec<Option<NodeId>> = matrix
-        .objects()
-        .map(|object| os_number(object?).map(NodeId))
-        .collect();
+    let ids: Vec<Option<NodeId>> = matrix.objects().map(|object| os_number(object?).map(NodeId)).collect();
     for ((from, to), distance) in matrix.enumerate_distances() {
         if let (Some(from), Some(to), Ok(distance)) = (ids[from], ids[to], distance.try_into()) {
             draft.distances.insert((from, to), distance);

@@ -38,12 +38,7 @@ impl Limits {
         limits
     }
 
-    fn warn_of_narrow_thread(
-        &mut self,
-        mask: Option<&CpuSet>,
-        listed: Option<&CpuSet>,
-        online: &CpuSet,
-    ) {
+    fn warn_of_narrow_thread(&mut self, mask: Option<&CpuSet>, listed: Option<&CpuSet>, online: &CpuSet) {
         let (Some(mask), Some(listed)) = (mask, listed) else {
             return;
         };
@@ -83,9 +78,7 @@ mod tests {
     }
 
     fn status(cpus: &str, mems: &str) -> String {
-        format!(
-            "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t{mems}\n"
-        )
+        format!("Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t{mems}\n")
     }
 
     /// As `this_machine` does it, on a fake machine.
@@ -112,10 +105,7 @@ mod tests {
         let [warning] = topology.warnings() else {
             panic!("{:?}", topology.warnings());
         };
-        assert!(
-            warning.starts_with("node 1 (CPUs 4-7) is excluded"),
-            "{warning}"
-        );
+        assert!(warning.starts_with("node 1 (CPUs 4-7) is excluded"), "{warning}");
         assert!(topology.to_string().contains("excluded"));
     }
 
@@ -123,10 +113,7 @@ mod tests {
     fn a_mask_that_excludes_everything_is_an_error() {
         let tree = FakeTree::machine(&[(0, "0-3")]);
         let error = read(&tree, Some("8-9")).unwrap_err();
-        let expected = TopologyError::NothingAllowed {
-            allowed: list("8-9"),
-            cpus: list("0-3"),
-        };
+        let expected = TopologyError::NothingAllowed { allowed: list("8-9"), cpus: list("0-3") };
         assert_eq!(error, expected);
         assert!(error.to_string().contains("taskset"), "{error}");
     }
@@ -181,19 +168,10 @@ mod tests {
 
     #[test]
     fn workers_follow_the_quota_rounded_up() {
-        for (max, workers) in [
-            ("150000", 2),
-            ("200000", 2),
-            ("1000", 1),
-            ("99900000", 4),
-            ("max", 4),
-        ] {
+        for (max, workers) in [("150000", 2), ("200000", 2), ("1000", 1), ("99900000", 4), ("max", 4)] {
             let tree = FakeTree::machine(&[(0, "0-1"), (1, "2-3")]);
             tree.file("proc/self/cgroup", "0::/a");
-            tree.file(
-                "proc/self/mountinfo",
-                "1 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-            );
+            tree.file("proc/self/mountinfo", "1 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
             tree.file("sys/fs/cgroup/a/cpu.max", &format!("{max} 100000"));
             let topology = read(&tree, Some("0-3")).unwrap();
             assert_eq!(topology.default_workers(), workers, "{max}");

@@ -17,11 +17,7 @@ pub(super) fn ranges(list: &str, mut each: impl FnMut(u32, u32)) -> Result<(), T
     if list.is_empty() {
         return Ok(());
     }
-    let error = |item: &str, why| TopologyError::List {
-        list: list.to_owned(),
-        item: item.to_owned(),
-        why,
-    };
+    let error = |item: &str, why| TopologyError::List { list: list.to_owned(), item: item.to_owned(), why };
     for item in list.split(',') {
         let item = item.trim();
         let (from, to) = item.split_once('-').unwrap_or((item, item));
@@ -43,11 +39,7 @@ pub(super) fn ranges(list: &str, mut each: impl FnMut(u32, u32)) -> Result<(), T
 /// highest first, joined by commas.
 pub(super) fn mask_bits(mask: &str, mut each: impl FnMut(u32)) -> Result<(), TopologyError> {
     let mask = mask.trim();
-    let error = |item: &str, why| TopologyError::List {
-        list: mask.to_owned(),
-        item: item.to_owned(),
-        why,
-    };
+    let error = |item: &str, why| TopologyError::List { list: mask.to_owned(), item: item.to_owned(), why };
     for (i, word) in mask.rsplit(',').enumerate() {
         let Ok(bits) = u32::from_str_radix(word.trim(), 16) else {
             return Err(error(word, "is no hexadecimal word of 32 bits"));

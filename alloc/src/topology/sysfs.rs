@@ -15,11 +15,7 @@ const NODES: &str = "sys/devices/system/node";
 /// Reads a tree. Cost: some ten small files for each node, core and cache.
 pub(super) fn read(tree: &Tree, mock: bool) -> Result<Draft, TopologyError> {
     let mut draft = Draft::new(Source::Sysfs, mock);
-    let ids: Vec<NodeId> = tree
-        .numbered(NODES, "node")
-        .into_iter()
-        .map(NodeId)
-        .collect();
+    let ids: Vec<NodeId> = tree.numbered(NODES, "node").into_iter().map(NodeId).collect();
     draft.online = sysfs_cpu::online(tree, CPUS, &mut draft.warnings);
     if ids.is_empty() && draft.online.is_empty() {
         let path = tree.path("sys/devices/system");
@@ -29,13 +25,8 @@ pub(super) fn read(tree: &Tree, mock: bool) -> Result<Draft, TopologyError> {
         read_node(tree, id, &mut draft);
     }
     if draft.online.is_empty() {
-        draft.warnings.push(format!(
-            "/{CPUS} does not say which CPUs are online: taking those of the nodes"
-        ));
-        draft.online = draft
-            .nodes
-            .values()
-            .fold(CpuSet::new(), |all, n| all.union(&n.cpus));
+        draft.warnings.push(format!("/{CPUS} does not say which CPUs are online: taking those of the nodes"));
+        draft.online = draft.nodes.values().fold(CpuSet::new(), |all, n| all.union(&n.cpus));
     }
     place_cpus(tree, &mut draft);
     read_distances(tree, &ids, &mut draft);
@@ -47,27 +38,19 @@ fn read_node(tree: &Tree, id: NodeId, draft: &mut Draft) {
     let folder = format!("{NODES}/node{id}");
     let shown = node_cpus(tree, &folder, draft, id);
     // The kernel shows online CPUs only; recorded trees may show others.
-    let mut cpus = if draft.online.is_empty() {
-        shown
-    } else {
-        shown.intersection(&draft.online)
-    };
+    let mut cpus = if draft.online.is_empty() { shown } else { shown.intersection(&draft.online) };
     for (other, node) in &draft.nodes {
         let twice = cpus.intersection(&node.cpus);
         if !twice.is_empty() {
-            draft.warnings.push(format!(
-                "CPUs {twice} are shown in node {other} and in node {id}: leaving them in node {other}"
-            ));
+            draft
+                .warnings
+                .push(format!("CPUs {twice} are shown in node {other} and in node {id}: leaving them in node {other}"));
             cpus = cpus.difference(&twice);
         }
     }
-    let memory = tree
-        .read(&format!("{folder}/meminfo"))
-        .and_then(|text| mem_total(&text));
+    let memory = tree.read(&format!("{folder}/meminfo")).and_then(|text| mem_total(&text));
     if memory.is_none() {
-        draft.warnings.push(format!(
-            "the memory size of node {id} cannot be read (/{folder}/meminfo): taking it as 0"
-        ));
+        draft.warnings.push(format!("the memory size of node {id} cannot be read (/{folder}/meminfo): taking it as 0"));
     }
     let memory = memory.unwrap_or(0);
     draft.nodes.insert(id, DraftNode { cpus, memory });
@@ -104,40 +87,28 @@ fn place_cpus(tree: &Tree, draft: &mut Draft) {
     let cpus = draft.online.clone();
     if let Some((id, node)) = draft.nodes.iter_mut().next() {
         node.cpus = cpus;
-        draft.warnings.push(format!(
-            "no node shows a CPU: taking all CPUs as those of node {id}"
-        ));
+        draft.warnings.push(format!("no node shows a CPU: taking all CPUs as those of node {id}"));
         return;
     }
     // A kernel built without NUMA, or a tree recorded without its nodes.
     let memory = tree.read("proc/meminfo").and_then(|text| mem_total(&text));
     let memory = memory.unwrap_or(0);
     draft.nodes.insert(NodeId(0), DraftNode { cpus, memory });
-    draft.warnings.push(format!(
-        "/{NODES} shows no nodes: taking the whole machine as node 0"
-    ));
+    draft.warnings.push(format!("/{NODES} shows no nodes: taking the whole machine as node 0"));
 }
 
 fn read_distances(tree: &Tree, ids: &[NodeId], draft: &mut Draft) {
-    let online: Vec<NodeId> = tree
-        .read(&format!("{NODES}/online"))
-        .map(|text| numbers(&text))
-        .unwrap_or_default();
+    let online: Vec<NodeId> = tree.read(&format!("{NODES}/online")).map(|text| numbers(&text)).unwrap_or_default();
     for &from in ids {
         let file = format!("{NODES}/node{from}/distance");
         let row = tree.read(&file).and_then(|text| row(&text));
         // The kernel prints one column for each node that is online.
-        let columns = row.as_ref().and_then(|row| {
-            [ids, &online]
-                .into_iter()
-                .find(|columns| columns.len() == row.len())
-        });
+        let columns =
+            row.as_ref().and_then(|row| [ids, &online].into_iter().find(|columns| columns.len() == row.len()));
         match (row, columns) {
             (Some(row), Some(columns)) => {
                 let pairs = columns.iter().zip(row);
-                draft
-                    .distances
-                    .extend(pairs.map(|(&to, distance)| ((from, to), distance)));
+                draft.distances.extend(pairs.map(|(&to, distance)| ((from, to), distance)));
             }
             _ => draft.warnings.push(format!(
                 "the distances of node {from} cannot be read (/{file}): taking 10 to itself and 20 to others"
@@ -155,10 +126,8 @@ fn numbers(text: &str) -> Vec<NodeId> {
 
 /// `None` unless there are columns and each is a distance that ACPI allows.
 fn row(text: &str) -> Option<Vec<u32>> {
-    let columns: Option<Vec<u32>> = text
-        .split_ascii_whitespace()
-        .map(|d| list::number(d).filter(|&d| d >= LOCAL_DISTANCE))
-        .collect();
+    let columns: Option<Vec<u32>> =
+        text.split_ascii_whitespace().map(|d| list::number(d).filter(|&d| d >= LOCAL_DISTANCE)).collect();
     columns.filter(|row| !row.is_empty())
 }
 
@@ -178,13 +147,9 @@ mod tests {
 
     #[test]
     fn the_largest_machines_fit() {
-        let lists: Vec<String> = (0..64)
-            .map(|n| format!("{}-{}", n * 16, n * 16 + 15))
-            .collect();
+        let lists: Vec<String> = (0..64).map(|n| format!("{}-{}", n * 16, n * 16 + 15)).collect();
         // Numbers with gaps, too.
-        let nodes: Vec<(u32, &str)> = (0..64)
-            .map(|n| (n * 3, lists[n as usize].as_str()))
-            .collect();
+        let nodes: Vec<(u32, &str)> = (0..64).map(|n| (n * 3, lists[n as usize].as_str())).collect();
         let tree = FakeTree::machine(&nodes);
         for cpu in (0..1024).step_by(2) {
             let pair = format!("{cpu},{}", cpu + 1);
@@ -210,35 +175,17 @@ mod tests {
         tree.cpu(0, "topology/core_cpus_list", "0,2");
         tree.cpu(1, "topology/core_cpus_list", "1,3");
         let topology = read(&tree);
-        assert_eq!(
-            (cpus(&topology, 0), cpus(&topology, 1)),
-            ("0-1".into(), "4-6".into())
-        );
+        assert_eq!((cpus(&topology, 0), cpus(&topology, 1)), ("0-1".into(), "4-6".into()));
         assert!(topology.cpu(CpuId(2)).is_none());
-        assert_eq!(
-            topology.cpu(CpuId(0)).unwrap().smt_siblings().to_string(),
-            "0"
-        );
+        assert_eq!(topology.cpu(CpuId(0)).unwrap().smt_siblings().to_string(), "0");
 
         // The same without the list: each CPU's own file decides.
         tree.remove("sys/devices/system/cpu/online");
-        for (cpu, state) in [
-            (0, ""),
-            (1, "1"),
-            (2, "0\n"),
-            (3, "0"),
-            (4, "1"),
-            (5, "1"),
-            (6, "1"),
-            (7, "0"),
-        ] {
+        for (cpu, state) in [(0, ""), (1, "1"), (2, "0\n"), (3, "0"), (4, "1"), (5, "1"), (6, "1"), (7, "0")] {
             tree.cpu(cpu, "online", state);
         }
         let topology = read(&tree);
-        assert_eq!(
-            (cpus(&topology, 0), cpus(&topology, 1)),
-            ("0-1".into(), "4-6".into())
-        );
+        assert_eq!((cpus(&topology, 0), cpus(&topology, 1)), ("0-1".into(), "4-6".into()));
         assert!(topology.warnings()[0].starts_with("whether CPUs 0 are online"));
     }
 
@@ -253,15 +200,7 @@ mod tests {
 
     #[test]
     fn bad_distances_get_the_default_and_a_warning() {
-        for bad in [
-            "",
-            "10",
-            "10 20 30",
-            "10 banana",
-            "10 -20",
-            "0 20",
-            "10 99999999999",
-        ] {
+        for bad in ["", "10", "10 20 30", "10 banana", "10 -20", "0 20", "10 99999999999"] {
             let tree = FakeTree::machine(&[(0, "0"), (5, "1")]);
             tree.node(5, "distance", bad);
             let topology = read(&tree);
@@ -295,14 +234,8 @@ mod tests {
         assert_eq!(cpus(&topology, 1), "3");
         // CPU 2 is online and now in no node.
         let warnings = topology.warnings();
-        assert!(
-            warnings[0].contains("the CPUs of node 1 cannot be read"),
-            "{warnings:?}"
-        );
-        assert!(
-            warnings[1].contains("CPUs 2 are online but in no node"),
-            "{warnings:?}"
-        );
+        assert!(warnings[0].contains("the CPUs of node 1 cannot be read"), "{warnings:?}");
+        assert!(warnings[1].contains("CPUs 2 are online but in no node"), "{warnings:?}");
         assert_eq!(topology.node_of_cpu(CpuId(2)), None);
         assert_eq!(topology.default_workers(), 3);
     }
@@ -313,22 +246,14 @@ mod tests {
         tree.node(2, "cpulist", "x");
         let topology = read(&tree);
         assert_eq!(cpus(&topology, 2), "0-1");
-        assert!(
-            topology
-                .warnings()
-                .iter()
-                .any(|w| w.contains("taking all CPUs as those of node 2"))
-        );
+        assert!(topology.warnings().iter().any(|w| w.contains("taking all CPUs as those of node 2")));
     }
 
     #[test]
     fn a_cpu_in_two_nodes_stays_in_the_first() {
         let tree = FakeTree::machine(&[(0, "0-2"), (1, "2-3")]);
         let topology = read(&tree);
-        assert_eq!(
-            (cpus(&topology, 0), cpus(&topology, 1)),
-            ("0-2".into(), "3".into())
-        );
+        assert_eq!((cpus(&topology, 0), cpus(&topology, 1)), ("0-2".into(), "3".into()));
         assert!(topology.warnings()[0].starts_with("CPUs 2 are shown in node 0 and in node 1"));
     }
 
@@ -349,21 +274,13 @@ mod tests {
         let error = Topology::from_sysfs(tree.root()).unwrap_err();
         assert!(matches!(error, TopologyError::NoTree { .. }), "{error}");
         let tree = FakeTree::machine(&[(0, "")]);
-        assert_eq!(
-            Topology::from_sysfs(tree.root()).unwrap_err(),
-            TopologyError::NoCpus
-        );
+        assert_eq!(Topology::from_sysfs(tree.root()).unwrap_err(), TopologyError::NoCpus);
     }
 
     #[test]
     fn missing_memory_sizes_are_zero_and_named() {
         let tree = FakeTree::machine(&[(0, "0")]);
-        for bad in [
-            "",
-            "MemTotal:",
-            "MemTotal: x kB",
-            "MemTotal: 99999999999999999999 kB",
-        ] {
+        for bad in ["", "MemTotal:", "MemTotal: x kB", "MemTotal: 99999999999999999999 kB"] {
             tree.node(0, "meminfo", bad);
             let topology = read(&tree);
             assert_eq!(topology.node(NodeId(0)).unwrap().memory(), 0);

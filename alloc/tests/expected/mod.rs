@@ -25,10 +25,7 @@ pub fn read() -> BTreeMap<String, Expected> {
     let Json::Object(trees) = Json::parse(&mut text.trim()) else {
         panic!("expected.json is an object");
     };
-    trees
-        .into_iter()
-        .map(|(name, t)| (name, tree(&t)))
-        .collect()
+    trees.into_iter().map(|(name, t)| (name, tree(&t))).collect()
 }
 
 fn tree(json: &Json) -> Expected {
@@ -40,15 +37,9 @@ fn tree(json: &Json) -> Expected {
     let nodes = json.field("nodes").items().iter().map(node).collect();
     let (ids, matrix) = match json.field("distances") {
         Json::Null => (Vec::new(), Vec::new()),
-        distances => (
-            distances.field("ids").numbers(),
-            distances
-                .field("matrix")
-                .items()
-                .iter()
-                .map(Json::numbers)
-                .collect(),
-        ),
+        distances => {
+            (distances.field("ids").numbers(), distances.field("matrix").items().iter().map(Json::numbers).collect())
+        }
     };
     Expected { nodes, ids, matrix }
 }

@@ -32,11 +32,7 @@ impl Folder {
     /// A new, empty folder.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "numart-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("numart-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -54,9 +50,7 @@ impl Drop for Folder {
 pub fn unpack(tree: &str) -> (Folder, PathBuf) {
     let folder = Folder::new();
     let archive = fs::File::open(data().join(format!("{tree}.tar.bz2"))).unwrap();
-    tar::Archive::new(bzip2::read::BzDecoder::new(archive))
-        .unpack(&folder.0)
-        .unwrap();
+    tar::Archive::new(bzip2::read::BzDecoder::new(archive)).unpack(&folder.0).unwrap();
     let mut roots = fs::read_dir(&folder.0).unwrap();
     let root = roots.next().unwrap().unwrap().path();
     assert!(roots.next().is_none(), "{tree} has one root");
