@@ -337,8 +337,8 @@ where
 /// let local = std::rc::Rc::new(7);
 /// let mut square = 0;
 /// numart_runtime::in_place_scope(|s| {
-///     let value = *local;
-///     s.spawn(|_| square = value * value);
+///     let (value, square) = (*local, &mut square);
+///     s.spawn(move |_| *square = value * value);
 /// });
 /// assert_eq!(square, 49);
 /// ```
