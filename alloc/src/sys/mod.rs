@@ -11,6 +11,8 @@ mod cpu;
 mod error;
 pub mod membarrier;
 
-pub use affinity::{current_thread_affinity, set_current_thread_affinity};
+pub use affinity::{
+    ThreadId, current_thread_affinity, current_thread_id, set_current_thread_affinity, set_thread_affinity,
+};
 pub use cpu::current_cpu;
 pub use error::SysError;

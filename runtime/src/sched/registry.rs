@@ -23,6 +23,14 @@ use super::spare::Spares;
 use super::strand::Strand;
 use super::worker::{Worker, worker_main};
 
+/// What a waker does next: decides where the woken thread should start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    RunsOn,
+    /// It waits for what it woke somebody for.
+    Blocks,
+}
+
 /// What other threads see of a worker.
 pub(crate) struct WorkerShared {
     pub(crate) deque: SplitDeque,
@@ -272,7 +280,7 @@ impl Registry {
     ///
     /// # Safety
     /// The job stays alive until it is executed or cancelled, which happens once.
-    pub(crate) unsafe fn push_root(&self, node: usize, job: Job, strict: bool) -> Result<(), Job> {
+    pub(crate) unsafe fn push_root(&self, node: usize, job: Job, strict: bool, then: Then) -> Result<(), Job> {
         let inside = Worker::current().is_some_and(|worker| std::ptr::eq(&*worker.registry, self));
         if !self.gate.admits(inside) {
             return Err(job);
@@ -281,7 +289,7 @@ impl Registry {
         if self.gate.closed_behind() {
             self.cancel_queued();
         } else {
-            self.wake_for_root(node, strict);
+            self.wake_for_root(node, strict, then);
         }
         Ok(())
     }
@@ -293,7 +301,7 @@ impl Registry {
         if self.gate.closed_behind() {
             self.cancel_queued();
         } else {
-            self.wake_for_root(home, Strand::is_strict(job.strand));
+            self.wake_for_root(home, Strand::is_strict(job.strand), Then::RunsOn);
         }
     }
 
@@ -347,8 +355,8 @@ impl Registry {
     // ---- waking ------------------------------------------------------------------------------------------------
 
     /// Wakes somebody for a root job just queued at `home`. The caller has fenced.
-    pub(crate) fn wake_for_root(&self, home: usize, strict: bool) {
-        if self.wake_at(home) || self.nodes[home].sleep.has_searcher() {
+    pub(crate) fn wake_for_root(&self, home: usize, strict: bool, then: Then) {
+        if self.wake_at(home, then) || self.nodes[home].sleep.has_searcher() {
             return;
         }
         if self.nodes[home].sleep.awake() == 0 {
@@ -357,30 +365,33 @@ impl Registry {
             return;
         }
         if !strict {
-            self.wake_elsewhere(home);
+            self.wake_elsewhere(home, then);
         }
     }
 
     /// Wakes an idle worker of a node unless one searches there.
-    pub(crate) fn wake_at(&self, node: usize) -> bool {
+    pub(crate) fn wake_at(&self, node: usize, then: Then) -> bool {
         let Some(index) = self.nodes[node].sleep.wake_one(|worker| self.sleeper(worker)) else { return false };
-        self.unpark(index);
+        self.unpark(index, then);
         true
     }
 
     /// Wakes an idle worker of the nearest other node that has one, unless one searches there already.
-    pub(crate) fn wake_elsewhere(&self, home: usize) -> bool {
+    pub(crate) fn wake_elsewhere(&self, home: usize, then: Then) -> bool {
         for &other in &self.nodes[home].others {
-            if self.nodes[other].sleep.has_searcher() || self.wake_at(other) {
+            if self.nodes[other].sleep.has_searcher() || self.wake_at(other, then) {
                 return true;
             }
         }
         false
     }
 
-    pub(crate) fn unpark(&self, index: usize) {
+    pub(crate) fn unpark(&self, index: usize, then: Then) {
         if let Some(sleeper) = self.workers[index].sleeper.get() {
-            sleeper.unpark();
+            match then {
+                Then::RunsOn => sleeper.unpark(),
+                Then::Blocks => sleeper.unpark_here(),
+            }
         }
     }
 
@@ -390,7 +401,7 @@ impl Registry {
         let shared = &self.workers[index];
         let Some(sleeper) = shared.sleeper.get() else { return };
         if self.nodes[shared.node].sleep.cancel(index, sleeper) {
-            self.unpark(index);
+            self.unpark(index, Then::RunsOn);
         } else {
             sleeper.wake_waiter();
         }
@@ -399,7 +410,7 @@ impl Registry {
     fn wake_everybody(&self) {
         for node in &self.nodes {
             for index in node.sleep.wake_all(|worker| self.sleeper(worker)) {
-                self.unpark(index);
+                self.unpark(index, Then::RunsOn);
             }
             node.spares.wake_all(self);
         }

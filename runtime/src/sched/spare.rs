@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::gate::Phase;
-use super::registry::Registry;
+use super::registry::{Registry, Then};
 use super::worker::Worker;
 
 /// One node's spares.
@@ -74,7 +74,7 @@ impl Registry {
     fn call_up(&self, index: usize) {
         let shared = &self.workers[index];
         self.nodes[shared.node].sleep.add_awake();
-        self.unpark(index);
+        self.unpark(index, Then::RunsOn);
     }
 
     fn on_bench(&self, index: usize) -> bool {
@@ -104,7 +104,7 @@ impl Worker {
                 node.sleep.add_awake();
                 break;
             }
-            std::thread::park();
+            self.sleep_cell().park(None);
         }
         self.registry.add_working();
     }

@@ -11,6 +11,7 @@ use super::clock::{COARSE, stamp};
 use super::config::Waiting;
 use super::job::Job;
 use super::latch::Latch;
+use super::registry::Then;
 use super::roots::Taken;
 use super::strand::{Strand, WaitId};
 use super::worker::Worker;
@@ -140,7 +141,7 @@ impl Worker {
             covered = self.registry.start_spare(self.node_index()) || !stranded;
         }
         if covered {
-            std::thread::park_timeout(nap);
+            self.sleep_cell().park(Some(nap));
         }
         sleep.add_awake();
         covered
@@ -187,7 +188,7 @@ impl Worker {
     pub(crate) fn put_aside(&self, job: Job) {
         self.node().roots.push_stray(job);
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        self.registry.wake_for_root(self.node_index(), Strand::is_strict(job.strand));
+        self.registry.wake_for_root(self.node_index(), Strand::is_strict(job.strand), Then::RunsOn);
     }
 
     /// A forced split gave us a job: ours if it is below the wait.

@@ -15,7 +15,7 @@ use super::config::Pinning;
 use super::deque::{NONE_PUBLIC, Owner, STARVING};
 use super::gate::Phase;
 use super::job::{Job, Verb};
-use super::registry::{Node, Registry, WorkerShared};
+use super::registry::{Node, Registry, Then, WorkerShared};
 use super::roots::{Observation, Taken};
 use super::sleep::{Sleeper, current_sleeper};
 use super::strand::{Strand, StrandGuard, WaitId};
@@ -136,7 +136,11 @@ impl Worker {
     }
 
     pub(crate) fn pop(&self) -> Option<Job> {
-        self.owner.pop()
+        let job = self.owner.pop();
+        if self.owner.hungry() != 0 {
+            self.feed();
+        }
+        job
     }
 
     /// Where the next push will go: jobs from here on are newer than the caller's frame.
@@ -205,7 +209,7 @@ impl Worker {
 
     fn wake_for_published(&self) {
         let home = self.node_index();
-        if self.registry.wake_at(home) || self.node().sleep.has_searcher() {
+        if self.registry.wake_at(home, Then::RunsOn) || self.node().sleep.has_searcher() {
             return;
         }
         // Whoever waits for what we do may help us.
@@ -216,7 +220,7 @@ impl Worker {
             }
         }
         if !self.shared().strict.load(Ordering::Relaxed) {
-            self.registry.wake_elsewhere(home);
+            self.registry.wake_elsewhere(home, Then::RunsOn);
         }
     }
 
@@ -266,6 +270,8 @@ impl Worker {
 
     fn main_loop(&self) {
         let counters = &self.shared().counters.own;
+        // Here and not before the hooks, which may bind the thread as they like.
+        self.sleep_cell().choose_place();
         while let Some(taken) = self.next_job() {
             let now = nanos();
             counters.set_busy_since(now);
@@ -360,10 +366,7 @@ impl Worker {
                 (true, None) => Some(nap),
                 (false, wait) => wait,
             };
-            match limit {
-                Some(limit) => std::thread::park_timeout(limit),
-                None => std::thread::park(),
-            }
+            self.sleep_cell().park(limit);
             if !self.sleep_cell().is_idle() {
                 self.stop_watching();
                 self.shared().counters.own.wakeups.bump();

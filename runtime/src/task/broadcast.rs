@@ -7,7 +7,7 @@ use numart_alloc::topology::NodeId;
 use super::stack_job::{Outcome, StackJob};
 use crate::runtime::{global_registry, panic_if_shut_down};
 use crate::sched::job::Verb;
-use crate::sched::registry::{Registry, drop_quietly};
+use crate::sched::registry::{Registry, Then, drop_quietly};
 use crate::sched::sleep::current_sleeper;
 use crate::sched::wait::{AtBound, Wait, wait_outside};
 use crate::sched::worker::Worker;
@@ -112,7 +112,7 @@ impl Registry {
         let calls = (0..count).map(|index| BroadcastContext { index, count, node: self.nodes[index].id });
         panic_if_shut_down(self.call_all(&body, calls, |context, entry, _| {
             // SAFETY: `call_all` keeps the job until its latch is set.
-            unsafe { self.push_root(context.index, entry, true) }.is_ok()
+            unsafe { self.push_root(context.index, entry, true, Then::RunsOn) }.is_ok()
         }))
     }
 

@@ -13,7 +13,7 @@ use super::handle::{JoinError, JoinHandle};
 use crate::runtime::{global_registry, panic_if_shut_down};
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
-use crate::sched::registry::Registry;
+use crate::sched::registry::{Registry, Then};
 use crate::sched::worker::Worker;
 
 /// Whom a finished task tells. (A future's `Waker` comes here too.)
@@ -227,7 +227,7 @@ where
     let handle = unsafe { JoinHandle::from_task(task) };
     let job = Job { header: task.as_ptr().cast_const().cast(), strand: std::ptr::null() };
     // SAFETY: the queue's reference keeps the cell alive until the entry is popped, once.
-    if let Err(job) = unsafe { registry.push_root(home, job, strict) } {
+    if let Err(job) = unsafe { registry.push_root(home, job, strict, Then::RunsOn) } {
         // SAFETY: given back: JOB-ONCE.
         unsafe { job.execute(Verb::Cancel) };
     }
@@ -378,6 +378,7 @@ impl Registry {
         let job = StackJob::new(|_| body(), Arc::as_ptr(&sleeper));
         let strand = caller.map_or(std::ptr::null(), Worker::strand);
         let entry = job.as_job(strand);
+        let then = if caller.is_none() { Then::Blocks } else { Then::RunsOn };
         // One of our workers may be waiting for the caller: then this job lies below its wait, and goes to it.
         match caller.and_then(|_| self.waiting_ancestor(strand)) {
             Some(worker) => {
@@ -386,7 +387,8 @@ impl Registry {
             }
             None => {
                 // SAFETY: `job` stays in this frame until its latch is set.
-                if unsafe { self.push_root(self.home_of_caller(), entry, false) }.is_err() {
+                let pushed = unsafe { self.push_root(self.home_of_caller(), entry, false, then) };
+                if pushed.is_err() {
                     // SAFETY: given back: JOB-ONCE.
                     unsafe { entry.execute(Verb::Cancel) };
                 }

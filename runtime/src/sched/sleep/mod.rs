@@ -7,6 +7,8 @@
 
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(not(loom))]
+mod place;
 mod sleeper;
 
 pub(crate) use self::sleeper::{Sleeper, current_sleeper};

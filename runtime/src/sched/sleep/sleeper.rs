@@ -1,6 +1,13 @@
 //! One thread's sleep cell: why it is parked, and how to unpark it.
 
 use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::OnceLock;
+#[cfg(not(loom))]
+use std::time::Duration;
+
+#[cfg(not(loom))]
+use super::place::Place;
 
 use crate::sync::{AtomicU32, Ordering, fence, thread};
 
@@ -17,11 +24,19 @@ const HANDED: u32 = 3;
 pub(crate) struct Sleeper {
     state: AtomicU32,
     thread: thread::Thread,
+    /// Set by worker threads; others go where the kernel likes.
+    #[cfg(not(loom))]
+    place: OnceLock<Option<Place>>,
 }
 
 impl Sleeper {
     pub(crate) fn for_current_thread() -> Arc<Sleeper> {
-        Arc::new(Sleeper { state: AtomicU32::new(AWAKE), thread: thread::current() })
+        Arc::new(Sleeper {
+            state: AtomicU32::new(AWAKE),
+            thread: thread::current(),
+            #[cfg(not(loom))]
+            place: OnceLock::new(),
+        })
     }
 
     /// With the node's list locked.
@@ -68,8 +83,45 @@ impl Sleeper {
         true
     }
 
+    /// By a waker that runs on: the thread starts on another CPU, if there is one.
     pub(crate) fn unpark(&self) {
+        #[cfg(not(loom))]
+        if let Some(place) = self.place() {
+            place.keep_off_this_cpu();
+        }
         self.thread.unpark();
+    }
+
+    /// By a waker that is about to block: this CPU is the best for the woken thread, its caches and all.
+    #[cfg(not(loom))]
+    pub(crate) fn unpark_here(&self) {
+        self.thread.unpark();
+    }
+}
+
+#[cfg(not(loom))]
+impl Sleeper {
+    fn place(&self) -> Option<&Place> {
+        self.place.get()?.as_ref()
+    }
+
+    /// From now on wakers keep this thread off their own CPU. By a worker thread, when its set of CPUs is final.
+    pub(crate) fn choose_place(&self) {
+        self.place.get_or_init(Place::of_current_thread);
+    }
+
+    /// Parks this thread, which must be the cell's own, for at most `limit`.
+    pub(crate) fn park(&self, limit: Option<Duration>) {
+        if let Some(place) = self.place() {
+            place.note();
+        }
+        match limit {
+            Some(limit) => std::thread::park_timeout(limit),
+            None => std::thread::park(),
+        }
+        if let Some(place) = self.place() {
+            place.settle();
+        }
     }
 }
 
