@@ -2,6 +2,9 @@
 //!
 //! Use the crate `numart`, which re-exports all of this. `docs/architecture.md` says who may use whom.
 
+// Under loom only the protocols and their models are compiled, and most of what they offer has no caller there.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 pub mod balance;
 mod sched;
 mod sync;

@@ -27,6 +27,38 @@ impl<T> Mutex<T> {
     }
 }
 
+/// A plain value that must not be looked at after some moment: a model says when that is, and loom reports who does.
+pub(crate) struct Watched<T> {
+    #[cfg(not(loom))]
+    value: T,
+    #[cfg(loom)]
+    value: loom::cell::UnsafeCell<T>,
+}
+
+impl<T: Copy> Watched<T> {
+    #[inline(always)]
+    pub(crate) fn new(value: T) -> Self {
+        #[cfg(loom)]
+        let value = loom::cell::UnsafeCell::new(value);
+        Watched { value }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> T {
+        #[cfg(not(loom))]
+        return self.value;
+        #[cfg(loom)]
+        // SAFETY: a read; the only "write" is `end`'s, which loom orders against it.
+        self.value.with(|value| unsafe { *value })
+    }
+
+    /// From here on nobody may look.
+    #[cfg(loom)]
+    pub(crate) fn end(&self) {
+        self.value.with_mut(|_| ());
+    }
+}
+
 /// Threads and parking.
 pub(crate) mod thread {
     #[cfg(loom)]

@@ -4,10 +4,13 @@
 //! reason). The setter's exchange is its last touch of the latch, since the waiter's frame, where the latch lies, may be
 //! gone right after: it takes a reference to the waiter's sleep cell *before*.
 
+#[cfg(all(test, loom))]
+mod model;
+
 use std::sync::Arc;
 
 use super::sleep::Sleeper;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, Watched};
 
 const UNSET: u32 = 0;
 const SLEEPING: u32 = 1;
@@ -17,7 +20,7 @@ const SET: u32 = 2;
 pub(crate) struct Latch {
     state: AtomicU32,
     /// The waiter's sleep cell, from `Arc::as_ptr`: alive while the waiter's thread is.
-    waiter: *const Sleeper,
+    waiter: Watched<*const Sleeper>,
 }
 
 // SAFETY: the state is atomic; the sleep cell is `Sync` and kept alive as `set` describes.
@@ -28,12 +31,18 @@ unsafe impl Send for Latch {}
 impl Latch {
     /// A latch that `waiter`'s thread will wait for.
     pub(crate) fn new(waiter: *const Sleeper) -> Latch {
-        Latch { state: AtomicU32::new(UNSET), waiter }
+        Latch { state: AtomicU32::new(UNSET), waiter: Watched::new(waiter) }
     }
 
     /// The waiter's sleep cell.
     pub(crate) fn waiter(&self) -> *const Sleeper {
-        self.waiter
+        self.waiter.get()
+    }
+
+    /// The waiter's frame goes: from here on nobody may look at the latch.
+    #[cfg(all(test, loom))]
+    fn bury(&self) {
+        self.waiter.end();
     }
 
     #[inline]
@@ -63,13 +72,22 @@ impl Latch {
     /// `this` is alive until the latch is set, is set once, and the waiter's thread holds an `Arc` of its sleep cell
     /// until it has seen the latch set: invariant LATCH-ALIVE.
     pub(crate) unsafe fn set(this: *const Latch) {
+        #[cfg(not(numart_break = "latch_release"))]
+        let order = Ordering::AcqRel;
+        #[cfg(numart_break = "latch_release")]
+        let order = Ordering::Relaxed;
+        #[cfg(numart_break = "latch_late")]
+        // SAFETY: none: broken on purpose. The waiter may be gone after this.
+        let before = unsafe { (*this).state.swap(SET, order) };
         // SAFETY: LATCH-ALIVE: not set yet, so both the latch and the cell are alive.
         let waiter = unsafe {
-            Arc::increment_strong_count((*this).waiter);
-            Arc::from_raw((*this).waiter)
+            let waiter = (*this).waiter.get();
+            Arc::increment_strong_count(waiter);
+            Arc::from_raw(waiter)
         };
+        #[cfg(not(numart_break = "latch_late"))]
         // SAFETY: as above. After this exchange `this` is not touched again.
-        let before = unsafe { (*this).state.swap(SET, Ordering::AcqRel) };
+        let before = unsafe { (*this).state.swap(SET, order) };
         #[cfg(not(numart_break = "latch_wake"))]
         if before == SLEEPING {
             waiter.unpark();

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use super::config::Config;
 use super::counters::WorkerCounters;
 use super::deque::SplitDeque;
-use super::gate::{Gate, Phase};
+use super::gate::{Gate, Phase, Working};
 use super::inbox::Inbox;
 use super::job::{Job, Verb};
 use super::roots::RootQueue;
@@ -76,7 +76,7 @@ pub(crate) struct Registry {
     /// Thieves may force splits: membarrier is there. If not, every push is published.
     can_force: AtomicBool,
     /// Threads that are not idle. At 0, with the gate closed and the queues empty, nothing can ever come again.
-    working: AtomicUsize,
+    working: Working,
     /// Started threads, to be joined.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads that have bound themselves to their CPUs, or failed to and said so.
@@ -161,7 +161,7 @@ impl Registry {
             workers: workers.into(),
             gate: Gate::new(),
             can_force: AtomicBool::new(can_force),
-            working: AtomicUsize::new(0),
+            working: Working::new(),
             threads: Mutex::new(Vec::new()),
             started: (Mutex::new(0), Condvar::new()),
             warnings: Mutex::new(warnings),
@@ -189,7 +189,7 @@ impl Registry {
         };
         let node = &self.nodes[self.workers[index].node];
         node.sleep.add_awake();
-        self.working.fetch_add(1, Ordering::SeqCst);
+        self.working.add();
         let registry = self.arc().expect("the caller holds a reference");
         let spawned = std::thread::Builder::new()
             // A name with a NUL byte would make the builder panic.
@@ -203,7 +203,7 @@ impl Registry {
             }
             Err(error) => {
                 node.sleep.sub_awake();
-                self.working.fetch_sub(1, Ordering::SeqCst);
+                self.working.sub();
                 Err(error)
             }
         }
@@ -421,30 +421,29 @@ impl Registry {
     /// This thread comes out of idleness; it does so itself, before it takes a job, so that a job is always either in
     /// a queue or counted by its worker.
     pub(crate) fn add_working(&self) {
-        self.working.fetch_add(1, Ordering::SeqCst);
+        self.working.add();
     }
 
     /// This thread is idle now. Ends the runtime if it was the last one and a shutdown waits for that.
     pub(crate) fn sub_working(&self) {
-        let last = self.working.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last {
+        if self.working.sub() {
             self.end_if_done();
         }
     }
 
     /// Somebody works (or waits in the middle of a job).
     pub(crate) fn anybody_works(&self) -> bool {
-        self.working.load(Ordering::SeqCst) > 0
+        self.working.count() > 0
     }
 
     /// Only the caller works (it counts itself).
     pub(crate) fn works_alone(&self) -> bool {
-        self.working.load(Ordering::Relaxed) <= 1 && !self.config.use_current_thread
+        self.working.count() <= 1 && !self.config.use_current_thread
     }
 
     fn end_if_done(&self) {
         let closing = matches!(self.gate.phase(), Phase::Draining | Phase::Cancelling);
-        if closing && self.working.load(Ordering::SeqCst) == 0 && !self.has_queued() {
+        if closing && self.working.over(|| self.has_queued()) {
             self.gate.advance(Phase::Terminated);
             self.cancel_queued();
             self.wake_everybody();

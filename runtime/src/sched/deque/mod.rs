@@ -150,9 +150,12 @@ impl SplitDeque {
         if !wanted(job.strand) {
             return Steal::Unrelated;
         }
+        #[cfg(not(numart_break = "steal_exchange"))]
         if self.top.compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return Steal::Retry;
         }
+        #[cfg(numart_break = "steal_exchange")]
+        self.top.store(top + 1, Ordering::SeqCst);
         if top + 1 == split {
             // That was the last one: ask for the next at once.
             self.border.hungry.fetch_or(NONE_PUBLIC, Ordering::Relaxed);
@@ -186,7 +189,7 @@ impl SplitDeque {
     /// Costs one membarrier (2 to 13 us). Zero if nothing was private, another thread holds the lock, or the owner
     /// was quicker.
     pub(crate) fn force(&self) -> Result<usize, NoBarrier> {
-        if !self.has_private() || self.border.lock.swap(true, Ordering::Acquire) {
+        if !self.has_private() || !self.try_lock() {
             return Ok(0);
         }
         let split = self.border.split.load(Ordering::Relaxed);
@@ -220,9 +223,15 @@ impl SplitDeque {
         Ok(forced)
     }
 
+    /// An exchange that fails writes nothing, so the unlocking store is next in the lock's order and each spinner sees
+    /// it. (A spinner that swaps could, on paper and in loom, read its own `true` for ever.)
+    fn try_lock(&self) -> bool {
+        self.border.lock.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     fn lock(&self) {
         let mut turns = 0u32;
-        while self.border.lock.swap(true, Ordering::Acquire) {
+        while !self.try_lock() {
             // A forcing thief holds it for one membarrier, or for a time slice if it was preempted there.
             turns += 1;
             if turns < 64 {
@@ -242,7 +251,10 @@ impl SplitDeque {
 
     fn move_border(&self, to: usize) {
         self.border.limit.store(to, Ordering::Relaxed);
+        #[cfg(not(numart_break = "publish_release"))]
         self.border.split.store(to, Ordering::Release);
+        #[cfg(numart_break = "publish_release")]
+        self.border.split.store(to, Ordering::Relaxed);
     }
 }
 
@@ -368,8 +380,14 @@ impl<'a> Owner<'a> {
             }
             if back == 1 {
                 // The last public job: whoever moves `top` has it.
+                #[cfg(not(numart_break = "last_exchange"))]
                 let won =
                     top == to && deque.top.compare_exchange(to, to + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+                #[cfg(numart_break = "last_exchange")]
+                let won = top == to && {
+                    deque.top.store(to + 1, Ordering::SeqCst);
+                    true
+                };
                 deque.move_border(split);
                 deque.border.hungry.fetch_or(NONE_PUBLIC, Ordering::Relaxed);
                 return won.then(|| read(split - 1));
@@ -397,11 +415,13 @@ impl<'a> Owner<'a> {
         if tail == deque.border.split.load(Ordering::Relaxed) {
             return 0;
         }
+        #[cfg(not(numart_break = "border_lock"))]
         deque.lock();
         let split = deque.border.split.load(Ordering::Relaxed);
         let moved = count.min(tail.wrapping_sub(split));
         deque.border.hungry.store(0, Ordering::Relaxed);
         deque.move_border(split + moved);
+        #[cfg(not(numart_break = "border_lock"))]
         deque.unlock();
         moved
     }
@@ -448,7 +468,10 @@ impl<'a> Owner<'a> {
         }
         // Release: a thief that loads the new ring sees the copied jobs. One that still has the old ring reads the
         // same jobs there, since nobody writes it any more.
+        #[cfg(not(numart_break = "grow_release"))]
         deque.owner.buffer.store(new, Ordering::Release);
+        #[cfg(numart_break = "grow_release")]
+        deque.owner.buffer.store(new, Ordering::Relaxed);
         self.buffer.set(new);
         // SAFETY: just made.
         self.slots.set(unsafe { (*new).slots() });

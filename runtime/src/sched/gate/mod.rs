@@ -6,7 +6,9 @@
 
 #[cfg(all(test, loom))]
 mod model;
+mod working;
 
+pub(crate) use self::working::Working;
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// What the runtime does with root jobs.

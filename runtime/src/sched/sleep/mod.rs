@@ -140,6 +140,7 @@ impl NodeSleep {
     /// A thread of this node ends, or parks in a wait. Fences: the caller looks at the queues next.
     pub(crate) fn sub_awake(&self) {
         self.awake.fetch_sub(1, Ordering::SeqCst);
+        #[cfg(not(numart_break = "park_fence"))]
         fence(Ordering::SeqCst);
     }
 
@@ -156,6 +157,7 @@ impl NodeSleep {
     /// Stops being the watcher. Fences: the caller looks at the queues once more before it sleeps unwatched.
     pub(crate) fn stop_watch(&self, me: usize) {
         let _ = self.watcher.compare_exchange(me + 1, 0, Ordering::SeqCst, Ordering::Relaxed);
+        #[cfg(not(numart_break = "watch_fence"))]
         fence(Ordering::SeqCst);
     }
 

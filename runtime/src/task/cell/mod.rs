@@ -58,7 +58,11 @@ impl State {
         // Release: the output to the handle. Acquire: the waiter's slot from the handle.
         let before = self.0.fetch_or(DONE, Ordering::AcqRel);
         debug_assert_eq!(before & (DONE | QUEUED), 0);
-        Finished { wake: before & WAITER != 0, unread: before & HANDLE == 0 }
+        #[cfg(not(numart_break = "unread"))]
+        let unread = before & HANDLE == 0;
+        #[cfg(numart_break = "unread")]
+        let unread = self.0.load(Ordering::Acquire) & HANDLE == 0;
+        Finished { wake: before & WAITER != 0, unread }
     }
 
     #[inline]
@@ -68,7 +72,14 @@ impl State {
 
     /// By the handle, after it filled the slot. False: the task is done, the slot is the handle's again.
     pub(crate) fn offer_waiter(&self) -> bool {
-        self.set_unless_done(WAITER)
+        #[cfg(not(numart_break = "offer"))]
+        return self.set_unless_done(WAITER);
+        #[cfg(numart_break = "offer")]
+        {
+            // Broken on purpose: sets, and does not look.
+            self.0.fetch_or(WAITER, Ordering::AcqRel);
+            true
+        }
     }
 
     /// By the handle: takes the slot back. False: the task is done, and the claimer wakes (or has woken) the waiter.
@@ -76,6 +87,7 @@ impl State {
     pub(crate) fn withdraw_waiter(&self) -> bool {
         let mut state = self.0.load(Ordering::Acquire);
         loop {
+            #[cfg(not(numart_break = "withdraw"))]
             if state & DONE != 0 {
                 return false;
             }
