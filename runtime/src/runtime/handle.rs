@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use numart_alloc::topology::{NodeId, Topology};
 
@@ -11,7 +12,7 @@ use super::global;
 use crate::sched::config::{Config, Shutdown};
 use crate::sched::gate::Phase;
 use crate::sched::registry::Registry;
-use crate::sched::worker::{Worker, adopt_current_thread, is_current, release_current_thread};
+use crate::sched::worker::{Worker, adopt_current_thread, end_adopted};
 use crate::stats::Stats;
 use crate::task::affinity::{Affinity, Group};
 use crate::task::broadcast::BroadcastContext;
@@ -32,15 +33,7 @@ use crate::task::spawn::{SpawnTo, Task};
 /// ```
 pub struct Runtime {
     handle: Handle,
-    /// The worker that this thread became, with `use_current_thread`.
-    adopted: Option<Adopted>,
 }
-
-struct Adopted(*const Worker);
-// SAFETY: only compared with the current thread's worker, and used where they are equal.
-unsafe impl Send for Adopted {}
-// SAFETY: as above.
-unsafe impl Sync for Adopted {}
 
 impl Runtime {
     /// A builder with the defaults.
@@ -70,8 +63,10 @@ impl Runtime {
             }
         }
         registry.wait_until_started(usize::from(own));
-        let adopted = own.then(|| Adopted(adopt_current_thread(&registry, 0)));
-        Ok(Runtime { handle: Handle { registry }, adopted })
+        if own {
+            adopt_current_thread(&registry, 0);
+        }
+        Ok(Runtime { handle: Handle { registry } })
     }
 
     /// A handle, which does not keep the runtime running.
@@ -97,25 +92,24 @@ impl Runtime {
     }
 
     fn end(&mut self, how: Shutdown) {
-        let registry = self.handle.registry.clone();
-        if let Some(Adopted(worker)) = self.adopted.take() {
-            if is_current(worker) {
-                // SAFETY: adopted on this thread, released once.
-                unsafe { release_current_thread(worker) };
-            } else {
-                // Its thread went on without us: the worker stays, unused, and what it held has been published.
-                registry.warn_once(
-                    "a runtime built with use_current_thread was dropped on another thread; drop it where it was built"
-                        .into(),
-                );
-            }
-        }
+        let registry = &self.handle.registry;
         let phase = match how {
             Shutdown::Drain => Phase::Draining,
             Shutdown::Cancel => Phase::Cancelling,
         };
         registry.begin_shutdown(phase);
-        let inside = Worker::current_of(&registry).is_some();
+        if registry.config.use_current_thread && !end_adopted(registry) && !registry.workers[0].gone.load(SeqCst) {
+            registry.warn_once(
+                "a runtime built with use_current_thread was dropped on another thread: what was addressed to that \
+                 worker alone is cancelled; drop it where it was built"
+                    .into(),
+            );
+            registry.give_up_adopted(0);
+        }
+        // A worker of ours, or somebody whom a worker of ours waits for, must not wait for our workers.
+        let inside = Worker::current().is_some_and(|worker| {
+            std::ptr::eq(&*worker.registry, &**registry) || registry.waiting_ancestor(worker.strand()).is_some()
+        });
         if !inside {
             registry.join_threads();
         }

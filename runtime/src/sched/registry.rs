@@ -39,8 +39,8 @@ pub(crate) struct WorkerShared {
     pub(crate) sleeper: OnceLock<Arc<Sleeper>>,
     /// The strand it works on: null when idle. A hint for waiters (STRAND-STABLE makes following it harmless).
     pub(crate) strand: AtomicPtr<Strand>,
-    /// It runs something below a strict root: other nodes keep away.
-    pub(crate) strict: AtomicBool,
+    /// A worker by `use_current_thread` whose runtime was dropped elsewhere: nobody will look into its inbox.
+    pub(crate) gone: AtomicBool,
     /// L3 group of the CPU it was last seen on; `u32::MAX` if unknown.
     pub(crate) l3: AtomicU32,
     pub(crate) node: usize,
@@ -131,7 +131,7 @@ impl Registry {
             inbox: Inbox::new(),
             sleeper: OnceLock::new(),
             strand: AtomicPtr::new(std::ptr::null_mut()),
-            strict: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             l3: AtomicU32::new(u32::MAX),
             node,
             counters: WorkerCounters::new(node_count),
@@ -305,6 +305,20 @@ impl Registry {
         }
     }
 
+    /// Queues a job that a thread outside waits for and that lies below a wait of `waiter`, one of our workers.
+    pub(crate) fn push_below(&self, node: usize, waiter: usize, job: Job) {
+        self.nodes[node].roots.push_stray(job);
+        if self.gate.closed_behind() {
+            self.cancel_queued();
+            return;
+        }
+        let woken = self.workers[waiter].sleeper.get().is_some_and(|sleeper| sleeper.wake_waiter());
+        // The waiter may be in another wait on top of that one, for which this job is a stranger.
+        if !woken || self.nodes[node].sleep.has_idle() {
+            self.wake_for_root(node, Strand::is_strict(job.strand), Then::RunsOn);
+        }
+    }
+
     /// The node whose task a plain spawn becomes: the worker's, or the one this thread runs on. On mock nodes (and on
     /// CPUs that are not ours) each thread has one by turns, and keeps it: one thread's tasks stay together.
     pub(crate) fn home_of_caller(&self) -> usize {
@@ -326,14 +340,10 @@ impl Registry {
             .find_map(|cell| (0..self.workers.len()).find(|&index| std::ptr::eq(self.sleeper(index), cell)))
     }
 
-    /// Cancels every root job in the queues, and runs what strays there are (a scope waits for them).
+    /// Cancels every root job in the queues, and what can be cancelled of the strays: a scope's jobs run, since the scope
+    /// waits for them, an install does not.
     pub(crate) fn cancel_queued(&self) {
-        for worker in &self.workers {
-            while let Some(job) = worker.inbox.pop() {
-                // SAFETY: taken out of the queue: JOB-ONCE.
-                unsafe { job.execute(Verb::Cancel) };
-            }
-        }
+        (0..self.workers.len()).for_each(|index| self.cancel_inbox(index));
         for node in &self.nodes {
             while let Some(taken) = node.roots.pop(true) {
                 // SAFETY: taken out of the queue: JOB-ONCE.
@@ -341,7 +351,7 @@ impl Registry {
             }
             while let Some(job) = node.roots.pop_stray(|_| true) {
                 // SAFETY: as above.
-                unsafe { job.execute(Verb::Run) };
+                unsafe { job.execute(Verb::Cancel) };
             }
         }
     }
@@ -438,7 +448,43 @@ impl Registry {
 
     /// Only the caller works (it counts itself).
     pub(crate) fn works_alone(&self) -> bool {
-        self.working.count() <= 1 && !self.config.use_current_thread
+        self.working.count() <= 1
+    }
+
+    /// The worker of `use_current_thread` will not come back, and what is addressed to it alone is cancelled.
+    pub(crate) fn give_up_adopted(&self, index: usize) {
+        let shared = &self.workers[index];
+        if shared.gone.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.cancel_inbox(index);
+        let node = &self.nodes[shared.node];
+        node.sleep.sub_awake();
+        if node.sleep.awake() == 0 && node.roots.has_any() {
+            self.start_spare(shared.node);
+        }
+        self.sub_working();
+    }
+
+    fn cancel_inbox(&self, index: usize) {
+        while let Some(job) = self.workers[index].inbox.pop() {
+            // SAFETY: taken out of the queue: JOB-ONCE.
+            unsafe { job.execute(Verb::Cancel) };
+        }
+    }
+
+    /// Addresses a job to one worker. False if nobody is there to run it.
+    pub(crate) fn push_inbox(&self, index: usize, job: Job) -> bool {
+        if self.workers[index].gone.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.workers[index].inbox.push(job);
+        if self.gate.closed_behind() || self.workers[index].gone.load(Ordering::SeqCst) {
+            self.cancel_inbox(index);
+        } else {
+            self.wake_worker(index);
+        }
+        true
     }
 
     fn end_if_done(&self) {

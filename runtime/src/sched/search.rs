@@ -99,9 +99,22 @@ impl Worker {
         }
     }
 
-    /// May we take jobs of this worker?
-    fn may_take(&self, victim: &WorkerShared) -> bool {
-        victim.node == self.node_index() || !victim.strict.load(Ordering::SeqCst)
+    /// May a job made under `strand` be taken from `node`'s workers? What lies below a strict root stays on its node.
+    fn may_take(&self, node: usize, strand: *const Strand) -> bool {
+        node == self.node_index() || !Strand::is_strict(strand)
+    }
+
+    /// Has this worker a public job that we may take?
+    fn offers(&self, victim: &WorkerShared) -> bool {
+        victim.deque.has_public()
+            && (victim.node == self.node_index()
+                || victim.deque.oldest_public().is_some_and(|strand| self.may_take(victim.node, strand)))
+    }
+
+    /// Has this worker private jobs that we might take?
+    fn hides(&self, victim: &WorkerShared) -> bool {
+        victim.deque.has_private()
+            && self.may_take(victim.node, victim.strand.load(Ordering::Acquire).cast_const())
     }
 
     /// A stray of `node` that satisfies `wanted`.
@@ -110,8 +123,7 @@ impl Worker {
         if !there.roots.has_strays() {
             return None;
         }
-        let foreign = node != self.node_index();
-        let job = there.roots.pop_stray(|job| !(foreign && Strand::is_strict(job.strand)) && wanted(job))?;
+        let job = there.roots.pop_stray(|job| self.may_take(node, job.strand) && wanted(job))?;
         self.shared().counters.stolen.bump(node);
         Some(taken(job))
     }
@@ -136,11 +148,11 @@ impl Worker {
     ) -> Option<Taken> {
         let mut stolen = None;
         self.visit(node, |victim| {
-            if !victim.deque.has_public() || !l3_is(victim.l3.load(Ordering::Relaxed)) || !self.may_take(victim) {
+            if !victim.deque.has_public() || !l3_is(victim.l3.load(Ordering::Relaxed)) {
                 return false;
             }
             for _ in 0..4 {
-                match victim.deque.steal_if(wanted) {
+                match victim.deque.steal_if(|strand| self.may_take(node, strand) && wanted(strand)) {
                     Steal::Job(job) => {
                         stolen = Some(taken(job));
                         return true;
@@ -198,7 +210,7 @@ impl Worker {
             if turn == HUNGRY_AFTER {
                 self.each_node(|node| {
                     self.visit(node, |victim| {
-                        if victim.deque.has_private() && self.may_take(victim) {
+                        if self.hides(victim) {
                             victim.deque.raise_hungry();
                         }
                         false
@@ -225,10 +237,7 @@ impl Worker {
         let mut found = None;
         self.each_node(|node| {
             self.visit(node, |victim| {
-                if !victim.deque.has_private()
-                    || !self.may_take(victim)
-                    || !who(victim.strand.load(Ordering::Acquire).cast_const())
-                {
+                if !self.hides(victim) || !who(victim.strand.load(Ordering::Acquire).cast_const()) {
                     return false;
                 }
                 match victim.deque.force() {
@@ -269,7 +278,7 @@ impl Worker {
         let mut found = false;
         self.each_node(|node| {
             self.visit(node, |victim| {
-                found = victim.deque.has_public() && self.may_take(victim);
+                found = self.offers(victim);
                 found
             });
             found
@@ -277,8 +286,34 @@ impl Worker {
         found
     }
 
+    /// After a find: is there more, for which another should be woken?
     pub(super) fn more_to_do(&self) -> bool {
         self.has_work_for_idle()
+            // Nobody looks round from time to time, and an owner that does not look up would hide its jobs for ever.
+            || (!self.node().sleep.has_watcher() && self.somebody_hides())
+            || self.roots_wait_abroad()
+    }
+
+    /// Somebody has private jobs: if he does not publish them, a split can be forced.
+    pub(super) fn somebody_hides(&self) -> bool {
+        let mut found = false;
+        self.each_node(|node| {
+            self.visit(node, |victim| {
+                found = self.hides(victim);
+                found
+            });
+            found
+        });
+        found
+    }
+
+    /// Another node has root jobs and nobody idle: one of us should look how long they wait.
+    fn roots_wait_abroad(&self) -> bool {
+        self.registry.config.home_delay != HomeDelay::Never
+            && self.node().others.iter().any(|&other| {
+                let there = &self.registry.nodes[other];
+                there.roots.has_free() && !there.sleep.has_idle()
+            })
     }
 
     /// Something on this node that a spare could run.

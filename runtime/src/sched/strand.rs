@@ -82,6 +82,18 @@ impl Strand {
         false
     }
 
+    /// As [`Strand::below`], however long the chain. Only from inside `strand`, where the chain is real and ends.
+    pub(crate) fn below_from_inside(mut strand: *const Strand, wait: WaitId) -> bool {
+        // SAFETY: STRAND-STABLE.
+        while let Some(record) = unsafe { strand.as_ref() } {
+            if record.wait.load(Ordering::Relaxed) == wait.0 {
+                return true;
+            }
+            strand = record.parent.load(Ordering::Relaxed);
+        }
+        false
+    }
+
     /// Does `strand` lie below a strict root?
     pub(crate) fn is_strict(strand: *const Strand) -> bool {
         // SAFETY: STRAND-STABLE.
@@ -92,7 +104,7 @@ impl Strand {
     /// To be called from inside `strand` only, where the chain does not change.
     pub(crate) fn ancestors(strand: *const Strand) -> impl Iterator<Item = *const Sleeper> {
         let mut next = strand;
-        (0..MAX_WALK).map_while(move |_| {
+        std::iter::from_fn(move || {
             // SAFETY: STRAND-STABLE.
             let record = unsafe { next.as_ref() }?;
             next = record.parent.load(Ordering::Relaxed);
@@ -135,13 +147,16 @@ thread_local! {
 /// A record in use, given back on drop. Not `Send`: it belongs to this thread's stack.
 pub(crate) struct StrandGuard {
     record: &'static Strand,
+    /// A slab for this record alone: the thread is ending and its own records are gone (a call from the destructor of
+    /// a thread-local).
+    lone: Option<Slab>,
     _not_send: std::marker::PhantomData<*mut ()>,
 }
 
 impl StrandGuard {
     /// Takes a record. `strict` is inherited from the parent or given by the root job.
     pub(crate) fn new(wait: WaitId, parent: *const Strand, worker: *const Sleeper, strict: bool) -> StrandGuard {
-        let record = RECORDS.with(|records| {
+        let from_thread = RECORDS.try_with(|records| {
             let mut records = records.borrow_mut();
             let index = records.used;
             if index / SLAB == records.slabs.len() {
@@ -150,11 +165,18 @@ impl StrandGuard {
             records.used += 1;
             &records.slabs[index / SLAB][index % SLAB]
         });
+        let (record, lone) = match from_thread {
+            Ok(record) => (record, None),
+            Err(_) => {
+                let slab = take_slab();
+                (&slab[0], Some(slab))
+            }
+        };
         record.wait.store(wait.0, Ordering::Relaxed);
         record.parent.store(parent.cast_mut(), Ordering::Relaxed);
         record.worker.store(worker.cast_mut(), Ordering::Relaxed);
         record.strict.store(strict || Strand::is_strict(parent), Ordering::Relaxed);
-        StrandGuard { record, _not_send: std::marker::PhantomData }
+        StrandGuard { record, lone, _not_send: std::marker::PhantomData }
     }
 
     /// Names what this record will complete, when that has its address only now. Before any job lies below it.
@@ -171,7 +193,11 @@ impl Drop for StrandGuard {
     fn drop(&mut self) {
         // A recycled record must not look like somebody's wait.
         self.record.wait.store(usize::MAX, Ordering::Relaxed);
-        RECORDS.with(|records| records.borrow_mut().used -= 1);
+        match self.lone {
+            Some(slab) => FREE.lock().push(slab),
+            // A record taken from the thread's stack is given back before the thread's locals go.
+            None => _ = RECORDS.try_with(|records| records.borrow_mut().used -= 1),
+        }
     }
 }
 

@@ -170,7 +170,7 @@ impl Worker {
             }
             self.put_aside(job);
         }
-        // Addressed to this worker: nobody else can run it, and somebody waits for it.
+        // A broadcast's call, addressed to this worker: nobody else can run it, and somebody waits for it.
         if let Some(job) = self.shared().inbox.pop() {
             return Some(Found::Strand(Taken { job, strict: false }));
         }

@@ -1,6 +1,6 @@
 //! One worker thread: its life, and how it runs a job.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ thread_local! {
     static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
-/// The thread's own half of a worker. Lives on its thread's stack (or in `CurrentThread` for `use_current_thread`).
+/// The thread's own half of a worker. Lives on its thread's stack (or in a box, for
+/// `use_current_thread`).
 pub(crate) struct Worker {
     pub(crate) index: usize,
     owner: Owner<'static>,
@@ -179,7 +180,7 @@ impl Worker {
             return false;
         }
         self.node().sleep.has_idle()
-            || (!self.shared().strict.load(Ordering::Relaxed)
+            || (!Strand::is_strict(self.strand.get())
                 && self.node().others.iter().any(|&other| self.registry.nodes[other].sleep.has_idle()))
     }
 
@@ -219,7 +220,7 @@ impl Worker {
                 return;
             }
         }
-        if !self.shared().strict.load(Ordering::Relaxed) {
+        if !Strand::is_strict(self.strand.get()) {
             self.registry.wake_elsewhere(home, Then::RunsOn);
         }
     }
@@ -243,20 +244,10 @@ impl Worker {
         shared.counters.own.jobs.bump();
         let guard = StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
         let outer = self.strand.replace(guard.record());
-        let outer_strict = shared.strict.load(Ordering::Relaxed);
-        let strict = Strand::is_strict(guard.record());
-        if strict != outer_strict {
-            // Before anything of this strand is published. A foreign thief that reads it late has at worst taken a
-            // job that was public before.
-            shared.strict.store(strict, Ordering::SeqCst);
-        }
         shared.strand.store(guard.record().cast_mut(), Ordering::Release);
         body();
         self.strand.set(outer);
         shared.strand.store(outer.cast_mut(), Ordering::Release);
-        if strict != outer_strict {
-            shared.strict.store(outer_strict, Ordering::SeqCst);
-        }
     }
 
     /// Runs `job` within the strand we are in: it was made there, for the wait we are in.
@@ -270,8 +261,6 @@ impl Worker {
 
     fn main_loop(&self) {
         let counters = &self.shared().counters.own;
-        // Here and not before the hooks, which may bind the thread as they like.
-        self.sleep_cell().choose_place();
         while let Some(taken) = self.next_job() {
             let now = nanos();
             counters.set_busy_since(now);
@@ -300,6 +289,9 @@ impl Worker {
         let mut from = nanos();
         let count_search = |from: u64| counters.search_ns.add(nanos() - from);
         loop {
+            if registry.gate.phase() == Phase::Terminated {
+                return None;
+            }
             if self.is_surplus() {
                 self.bench(&mut from);
                 continue;
@@ -381,6 +373,15 @@ impl Worker {
                 return self.sleep_cell().take_handed();
             }
             if watching {
+                if self.somebody_hides() {
+                    // Search, and force a split if need be.
+                    self.stop_watching();
+                    return if sleep.cancel(self.index, self.sleep_cell()) {
+                        false
+                    } else {
+                        self.sleep_cell().take_handed()
+                    };
+                }
                 if !registry.anybody_works() {
                     self.stop_watching();
                 }
@@ -422,30 +423,54 @@ pub(crate) fn enter<R>(worker: &Worker, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// A thread that is a worker of its runtime without a main loop: `use_current_thread`.
-pub(crate) fn adopt_current_thread(registry: &Arc<Registry>, index: usize) -> *const Worker {
+/// The worker that a thread became by `use_current_thread`. Stays allocated until the thread ends: the runtime may be
+/// dropped in the middle of a `join` on this very worker.
+struct Adopted(Box<Worker>);
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        leave(&self.0);
+    }
+}
+
+thread_local! {
+    static ADOPTED: RefCell<Vec<Adopted>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes this thread worker `index` of its runtime, without a main loop: `use_current_thread`.
+pub(crate) fn adopt_current_thread(registry: &Arc<Registry>, index: usize) {
     registry.nodes[registry.workers[index].node].sleep.add_awake();
+    registry.add_working();
     // SAFETY: the slot has no thread of its own (the builder skips it): ONE-OWNER.
-    let worker = Box::into_raw(Box::new(unsafe { Worker::new(registry.clone(), index) }));
-    CURRENT.with(|current| current.set(worker));
-    worker
+    let worker = Box::new(unsafe { Worker::new(registry.clone(), index) });
+    CURRENT.with(|current| current.set(&*worker));
+    ADOPTED.with(|adopted| adopted.borrow_mut().push(Adopted(worker)));
 }
 
-/// Ends what `adopt_current_thread` began.
-///
-/// # Safety
-/// `worker` came from there, on this thread, and is released once.
-pub(crate) unsafe fn release_current_thread(worker: *const Worker) {
+/// If this thread is the adopted worker of `registry`: works until the runtime, which is shutting down, has ended, and is
+/// no worker any more. False otherwise.
+pub(crate) fn end_adopted(registry: &Registry) -> bool {
+    let Some(worker) = Worker::current_of(registry).filter(|_| registry.config.use_current_thread) else {
+        return false;
+    };
+    if worker.index != 0 {
+        return false;
+    }
+    worker.main_loop();
     CURRENT.with(|current| current.set(ptr::null()));
-    // SAFETY: the caller's promise.
-    let worker = unsafe { Box::from_raw(worker.cast_mut()) };
-    worker.publish_all();
-    worker.node().sleep.sub_awake();
+    registry.workers[0].gone.store(true, Ordering::SeqCst);
+    true
 }
 
-/// Whether this thread is the one `worker` was adopted on.
-pub(crate) fn is_current(worker: *const Worker) -> bool {
-    CURRENT.with(Cell::get) == worker
+/// The thread of an adopted worker ends.
+fn leave(worker: &Worker) {
+    CURRENT.with(|current| {
+        if ptr::eq(current.get(), worker) {
+            current.set(ptr::null());
+        }
+    });
+    worker.publish_all();
+    worker.registry.give_up_adopted(worker.index);
 }
 
 /// The whole life of a worker thread.
@@ -464,6 +489,8 @@ pub(super) fn worker_main(registry: Arc<Registry>, index: usize) {
         let mut ran = false;
         let mut run = || {
             ran = true;
+            // Here and not before the hooks, which may bind the thread as they like.
+            worker.sleep_cell().choose_place();
             worker.main_loop();
         };
         match &registry.config.around {

@@ -90,16 +90,7 @@ impl Registry {
             BroadcastContext { index, count, node }
         });
         panic_if_shut_down(self.call_all(&body, calls, |context, entry, inside| {
-            if !self.gate.admits(inside) {
-                return false;
-            }
-            self.workers[context.index].inbox.push(entry);
-            if self.gate.closed_behind() {
-                self.cancel_queued();
-            } else {
-                self.wake_worker(context.index);
-            }
-            true
+            self.gate.admits(inside) && self.push_inbox(context.index, entry)
         }))
     }
 

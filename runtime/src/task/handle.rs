@@ -170,7 +170,7 @@ impl<T> JoinHandle<T> {
         let id = WaitId::of(&header.job);
         let worker = Worker::current();
         if let Some(worker) = worker {
-            if Strand::below(worker.strand(), id) {
+            if Strand::below_from_inside(worker.strand(), id) {
                 return Err(JoinError::Own);
             }
             self.claim_for(worker);

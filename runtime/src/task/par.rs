@@ -71,7 +71,7 @@ fn piece<L: Loop>(worker: &Worker, mut range: Range<usize>, work: &L) -> L::Resu
     let block = range.len().div_ceil(BLOCKS_PER_PIECE).max(1);
     let mut result = None;
     loop {
-        let end = (range.start + block).min(range.end);
+        let end = range.start + block.min(range.len());
         result = Some(work.block(range.start..end, result));
         range.start = end;
         if range.is_empty() {

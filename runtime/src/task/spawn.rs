@@ -379,13 +379,11 @@ impl Registry {
         let strand = caller.map_or(std::ptr::null(), Worker::strand);
         let entry = job.as_job(strand);
         let then = if caller.is_none() { Then::Blocks } else { Then::RunsOn };
-        // One of our workers may be waiting for the caller: then this job lies below its wait, and goes to it.
         match caller.and_then(|_| self.waiting_ancestor(strand)) {
-            Some(worker) => {
-                self.workers[worker].inbox.push(entry);
-                self.wake_worker(worker);
-            }
-            None => {
+            // One of our workers waits for the caller, so this job lies below its wait: it may run it, and so may
+            // anybody idle.
+            Some(worker) if self.gate.admits(true) => self.push_below(self.workers[worker].node, worker, entry),
+            _ => {
                 // SAFETY: `job` stays in this frame until its latch is set.
                 let pushed = unsafe { self.push_root(self.home_of_caller(), entry, false, then) };
                 if pushed.is_err() {

@@ -170,6 +170,15 @@ impl SplitDeque {
         (split.wrapping_sub(top) as isize) > 0
     }
 
+    /// The strand of the oldest public job, if there is one: a hint.
+    pub(crate) fn oldest_public(&self) -> Option<*const Strand> {
+        let top = self.top.load(Ordering::Acquire);
+        let split = self.border.split.load(Ordering::Acquire);
+        let buffer = self.owner.buffer.load(Ordering::Acquire);
+        // SAFETY: buffers live as long as the deque.
+        ((split.wrapping_sub(top) as isize) > 0).then(|| unsafe { (*buffer).read(top) }.strand)
+    }
+
     /// Something is private, as far as another thread can tell.
     pub(crate) fn has_private(&self) -> bool {
         let split = self.border.split.load(Ordering::Relaxed);
