@@ -248,9 +248,8 @@ fn a_payload_whose_drop_panics_is_survived() {
     let _dog = watchdog();
     let runtime = pool(2);
     let drops = Drops::new();
-    let text = panic_text(|| {
-        runtime.join(|| panic!("a on purpose"), || std::panic::panic_any(PanicsOnDrop(drops.guard())))
-    });
+    let text =
+        panic_text(|| runtime.join(|| panic!("a on purpose"), || std::panic::panic_any(PanicsOnDrop(drops.guard()))));
     assert_eq!(text, "a on purpose");
     drops.check();
 }

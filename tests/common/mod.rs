@@ -72,7 +72,11 @@ pub fn hush() {
 
 /// The text of a panic payload.
 pub fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
-    payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("")
 }
 
 /// Runs `body`, which must panic, and returns the text of its panic.
@@ -147,6 +151,11 @@ impl Event {
             set = self.changed.wait(set).unwrap();
         }
     }
+}
+
+/// Counts one more.
+pub fn tick(count: &AtomicUsize) {
+    count.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Waits until the condition holds, without a sleep of its own; the watchdog bounds it.
