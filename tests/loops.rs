@@ -135,7 +135,7 @@ fn reduce_keeps_the_order() {
 fn uneven_bodies() {
     fn work(i: usize) -> u64 {
         // One in 64 costs a thousand times the others.
-        let rounds = if i % 64 == 0 { 2_000 } else { 2 };
+        let rounds = if i.is_multiple_of(64) { 2_000 } else { 2 };
         (0..rounds).fold(i as u64, |x, _| x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1))
     }
     let _dog = watchdog();
@@ -226,7 +226,7 @@ fn values_are_dropped_once() {
                 0..scaled(5_000),
                 || drops.guard(),
                 |_| drops.guard(),
-                |a, b| if drops.made() % 2 == 0 { a } else { b },
+                |a, b| if drops.made().is_multiple_of(2) { a } else { b },
             )
         });
         drop(last);
