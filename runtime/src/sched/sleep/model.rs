@@ -12,10 +12,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use loom::thread::{self, JoinHandle, Thread};
+use loom::thread::{JoinHandle, spawn, yield_now};
 
 use super::{NodeSleep, Sleeper, current_sleeper};
 use crate::sched::latch::Latch;
+use crate::sync::thread::{self, Thread};
 use crate::sync::{AtomicUsize, Mutex, Ordering, fence};
 
 const WORKERS: usize = 2;
@@ -75,7 +76,7 @@ impl World {
     fn start(self: &Arc<Self>, me: usize, life: impl FnOnce(&World, &Sleeper) + 'static) -> JoinHandle<()> {
         self.nodes[self.home[me]].sleep.add_awake();
         let world = self.clone();
-        thread::spawn(move || {
+        spawn(move || {
             let sleeper = world.sleepers[me].get_or_init(current_sleeper).clone();
             life(&world, &sleeper);
         })
@@ -229,7 +230,7 @@ impl World {
                 return !sleep.cancel(me, sleeper) && sleeper.take_handed();
             }
             if look_again {
-                thread::yield_now();
+                yield_now();
             } else {
                 thread::park();
             }
@@ -363,14 +364,14 @@ fn model_publish_against_parking_waiter() {
         let latch = Arc::new(Latch::new(Arc::as_ptr(&sleeper)));
         let helper = {
             let (world, latch, waiter) = (world.clone(), latch.clone(), sleeper.clone());
-            thread::spawn(move || {
+            spawn(move || {
                 world.nodes[0].roots.fetch_add(1, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
                 if !waiter.wake_waiter() {
                     // It is awake, so it looks before it parks. Nothing to do here.
                 }
                 while world.begun.lock().0 == 0 {
-                    thread::yield_now();
+                    yield_now();
                 }
                 // SAFETY: LATCH-ALIVE: both live to the end of the model.
                 unsafe { Latch::set(&raw const *latch) };

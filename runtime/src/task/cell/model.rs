@@ -15,6 +15,7 @@ use loom::thread;
 
 use super::State;
 use crate::sched::latch::Latch;
+use crate::sync::thread::park;
 use crate::sched::sleep::current_sleeper;
 
 /// What the stage holds.
@@ -147,7 +148,7 @@ impl Cell {
         }
         while !latch.is_set() {
             if latch.try_sleep() {
-                thread::park();
+                park();
                 latch.wake_up();
             }
         }
