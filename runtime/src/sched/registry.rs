@@ -351,7 +351,7 @@ impl Registry {
         if self.wake_at(home) || self.nodes[home].sleep.has_searcher() {
             return;
         }
-        if self.nodes[home].sleep.awake() == 0 {
+        if self.nodes[home].sleep.is_deserted() {
             // Everybody at home is parked in a wait.
             self.start_spare(home);
             return;
