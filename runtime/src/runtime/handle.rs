@@ -11,7 +11,7 @@ use super::global;
 use crate::sched::config::{Config, Shutdown};
 use crate::sched::gate::Phase;
 use crate::sched::registry::Registry;
-use crate::sched::worker::{Worker, adopt_current_thread, is_current, release_current_thread};
+use crate::sched::worker::{Worker, adopt_current_thread, is_idle_here, release_current_thread};
 use crate::stats::Stats;
 use crate::task::affinity::{Affinity, Group};
 use crate::task::broadcast::BroadcastContext;
@@ -98,23 +98,31 @@ impl Runtime {
 
     fn end(&mut self, how: Shutdown) {
         let registry = self.handle.registry.clone();
-        if let Some(Adopted(worker)) = self.adopted.take() {
-            if is_current(worker) {
-                // SAFETY: adopted on this thread, released once.
-                unsafe { release_current_thread(worker) };
-            } else {
-                // Its thread went on without us: the worker stays, unused, and what it held has been published.
-                registry.warn_once(
-                    "a runtime built with use_current_thread was dropped on another thread; drop it where it was built"
-                        .into(),
-                );
-            }
-        }
         let phase = match how {
             Shutdown::Drain => Phase::Draining,
             Shutdown::Cancel => Phase::Cancelling,
         };
-        registry.begin_shutdown(phase);
+        match self.adopted.take() {
+            Some(Adopted(worker)) if is_idle_here(worker) => {
+                // Counted, so that the runtime does not end while it runs what is left; it may be the only worker.
+                registry.add_working();
+                registry.begin_shutdown(phase);
+                // SAFETY: adopted on this thread, in no job, released once.
+                unsafe { release_current_thread(worker) };
+                registry.sub_working();
+            }
+            Some(_) => {
+                // Its thread went on without us, or is in the middle of a job: the worker stays, and what it held has been
+                // published.
+                registry.warn_once(
+                    "a runtime built with use_current_thread was dropped on another thread or inside a job; drop it \
+                     where it was built"
+                        .into(),
+                );
+                registry.begin_shutdown(phase);
+            }
+            None => registry.begin_shutdown(phase),
+        }
         let inside = Worker::current_of(&registry).is_some();
         if !inside {
             registry.join_threads();

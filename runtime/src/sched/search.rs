@@ -21,6 +21,8 @@ use super::worker::Worker;
 /// A search lasts about this long (20 us) before the worker forces a split or sleeps: long enough to meet the next job
 /// of a busy neighbour, short enough not to be seen in an idle program's CPU use.
 const SEARCH: u64 = 4 * COARSE;
+/// A sleeper looks at another node's strays this often: they may be strict, which only popping them tells.
+const LOOK_AT_STRAYS: Duration = Duration::from_micros(200);
 /// Turns of a search after which victims are told that somebody is hungry: a job that is being published right now
 /// shows before.
 const HUNGRY_AFTER: u32 = 4;
@@ -135,6 +137,10 @@ impl Worker {
         l3_is: &dyn Fn(u32) -> bool,
     ) -> Option<Taken> {
         let mut stolen = None;
+        let foreign = node != self.node_index();
+        // `may_take` is a hint: the victim may begin a strict root right after. The job's own strand, read before the job
+        // is taken, is exact (STRAND-STABLE).
+        let wanted = |strand: *const Strand| !(foreign && Strand::is_strict(strand)) && wanted(strand);
         self.visit(node, |victim| {
             if !victim.deque.has_public() || !l3_is(victim.l3.load(Ordering::Relaxed)) || !self.may_take(victim) {
                 return false;
@@ -277,8 +283,38 @@ impl Worker {
         found
     }
 
-    pub(super) fn more_to_do(&self) -> bool {
-        self.has_work_for_idle()
+    /// Something at another node that an idle worker here may have in a while: look again after that time. Looked at once
+    /// after falling asleep, since whoever queued it may have relied on the search that we just ended (race ABROAD).
+    /// Whoever queues something later finds us among the sleepers.
+    pub(super) fn work_abroad(&self) -> Option<Duration> {
+        let delay = match self.registry.config.home_delay {
+            HomeDelay::After(delay) => Some(self.registry.config.clock.sleep_for(delay)),
+            HomeDelay::Never => None,
+        };
+        let mut soonest = None;
+        for &node in &self.node().others {
+            let there = &self.registry.nodes[node];
+            if there.roots.has_strays() {
+                return Some(LOOK_AT_STRAYS);
+            }
+            if there.roots.has_free() && !there.sleep.has_idle() {
+                soonest = delay;
+            }
+        }
+        soonest
+    }
+
+    /// Somebody whom we may help holds private jobs. If he does not look up, only a searcher can get them.
+    pub(super) fn has_hidden_work(&self) -> bool {
+        let mut found = false;
+        self.each_node(|node| {
+            self.visit(node, |victim| {
+                found = victim.deque.has_private() && self.may_take(victim);
+                found
+            });
+            found
+        });
+        found && self.registry.can_force()
     }
 
     /// Something on this node that a spare could run.

@@ -203,7 +203,7 @@ impl Worker {
         }
     }
 
-    fn wake_for_published(&self) {
+    pub(super) fn wake_for_published(&self) {
         let home = self.node_index();
         if self.registry.wake_at(home) || self.node().sleep.has_searcher() {
             return;
@@ -240,10 +240,10 @@ impl Worker {
         let guard = StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
         let outer = self.strand.replace(guard.record());
         let outer_strict = shared.strict.load(Ordering::Relaxed);
-        let strict = Strand::is_strict(guard.record());
+        // Whatever runs on top of a strict job: what that published lies in our deque, oldest.
+        let strict = outer_strict || Strand::is_strict(guard.record());
         if strict != outer_strict {
-            // Before anything of this strand is published. A foreign thief that reads it late has at worst taken a
-            // job that was public before.
+            // A hint, so that foreign thieves do not even look; the strand of each job decides (`steal_where`).
             shared.strict.store(strict, Ordering::SeqCst);
         }
         shared.strand.store(guard.record().cast_mut(), Ordering::Release);
@@ -301,7 +301,7 @@ impl Worker {
             let mut look_again = None;
             if handed || sleep.try_search() {
                 let found = self.search(&mut look_again);
-                if sleep.end_search() && found.is_some() && self.more_to_do() {
+                if sleep.end_search() && found.is_some() && self.has_more_to_do() {
                     // We promised to look for others' jobs too; pass the promise on.
                     self.wake_for_published();
                 }
@@ -331,6 +331,12 @@ impl Worker {
         }
     }
 
+    /// Is there something that a searcher should look for, now that we have a job? What is public; and what is private,
+    /// unless a watcher will come to it: the one who holds it may be blocked, and all others asleep without a limit.
+    fn has_more_to_do(&self) -> bool {
+        self.has_work_for_idle() || (!self.node().sleep.has_watcher() && self.has_hidden_work())
+    }
+
     /// A spare without work leaves until it is called. `from`: since when it has been searching.
     fn bench(&self, from: &mut u64) {
         self.publish_all();
@@ -345,6 +351,7 @@ impl Worker {
         let registry = &*self.registry;
         let sleep = &self.node().sleep;
         let mut nap = FIRST_NAP;
+        let look_again = look_again.or_else(|| self.work_abroad());
         loop {
             if registry.gate.phase() == Phase::Terminated || self.has_work_for_idle() {
                 self.stop_watching();
@@ -380,6 +387,13 @@ impl Worker {
             if watching {
                 if !registry.anybody_works() {
                     self.stop_watching();
+                } else if self.has_hidden_work() {
+                    // Its owner has not published it since our last nap: go and force it.
+                    self.stop_watching();
+                    if sleep.cancel(self.index, self.sleep_cell()) {
+                        return false;
+                    }
+                    return self.sleep_cell().take_handed();
                 }
                 nap = (nap * 2).min(LONGEST_NAP);
             }
@@ -428,11 +442,17 @@ pub(crate) fn adopt_current_thread(registry: &Arc<Registry>, index: usize) -> *c
     worker
 }
 
-/// Ends what `adopt_current_thread` began.
+/// Ends what `adopt_current_thread` began. Runs (or cancels, as the gate says) what is queued first: this may be the only
+/// worker.
 ///
 /// # Safety
-/// `worker` came from there, on this thread, and is released once.
+/// `worker` came from there, on this thread, is in no job ([`is_idle_here`]) and is released once.
 pub(crate) unsafe fn release_current_thread(worker: *const Worker) {
+    // SAFETY: the caller's promise: not released yet.
+    let alive = unsafe { &*worker };
+    while let Some(taken) = alive.find_any() {
+        alive.run(taken);
+    }
     CURRENT.with(|current| current.set(ptr::null()));
     // SAFETY: the caller's promise.
     let worker = unsafe { Box::from_raw(worker.cast_mut()) };
@@ -440,9 +460,10 @@ pub(crate) unsafe fn release_current_thread(worker: *const Worker) {
     worker.node().sleep.sub_awake();
 }
 
-/// Whether this thread is the one `worker` was adopted on.
-pub(crate) fn is_current(worker: *const Worker) -> bool {
-    CURRENT.with(Cell::get) == worker
+/// Whether this thread is the one `worker` was adopted on, and is not inside one of its jobs.
+pub(crate) fn is_idle_here(worker: *const Worker) -> bool {
+    // SAFETY: it is this thread's current worker, so it has not been released.
+    CURRENT.with(Cell::get) == worker && unsafe { &*worker }.strand().is_null()
 }
 
 /// The whole life of a worker thread.

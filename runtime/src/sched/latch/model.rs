@@ -8,8 +8,8 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::Latch;
-use crate::sync::thread::park;
 use crate::sched::sleep::{Sleeper, current_sleeper};
+use crate::sync::thread::park;
 
 /// A waiter's frame: the latch, and what the setter leaves beside it. Not really freed when the waiter is done with it,
 /// but written (`Latch::bury`), so that a late look of the setter is a data race that loom reports.

@@ -41,7 +41,12 @@ struct World {
     over: AtomicUsize,
 }
 
-fn check(bound: Option<usize>, home: [usize; WORKERS], jobs: usize, model: impl Fn(Arc<World>) + Sync + Send + 'static) {
+fn check(
+    bound: Option<usize>,
+    home: [usize; WORKERS],
+    jobs: usize,
+    model: impl Fn(Arc<World>) + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = bound;
     builder.check(move || {
@@ -153,12 +158,21 @@ impl World {
                 node.sleep.wake_all(sleeper).into_iter().for_each(|worker| self.unpark(worker));
             }
         } else {
+            drop(begun);
+            self.wait_until_all_begun();
+        }
+    }
+
+    fn wait_until_all_begun(&self) {
+        loop {
+            let mut begun = self.begun.lock();
+            if begun.0 == self.jobs {
+                return;
+            }
             begun.1.push(thread::current());
             drop(begun);
-            // A token of an earlier wake-up may be left over.
-            while self.begun.lock().0 < self.jobs {
-                thread::park();
-            }
+            // A token of an earlier wake-up may be left over: then round again.
+            thread::park();
         }
     }
 
@@ -376,9 +390,7 @@ fn model_publish_against_parking_waiter() {
                 if !waiter.wake_waiter() {
                     // It is awake, so it looks before it parks. Nothing to do here.
                 }
-                while world.begun.lock().0 == 0 {
-                    yield_now();
-                }
+                world.wait_until_all_begun();
                 // SAFETY: LATCH-ALIVE: both live to the end of the model.
                 unsafe { Latch::set(&raw const *latch) };
             })
@@ -423,11 +435,6 @@ fn model_push_against_last_one_parking() {
         world.push_root(0);
         waiter.join().unwrap();
         // The job ran, or its spare is on the way; else this waits for ever.
-        let mut begun = world.begun.lock();
-        if begun.0 == 0 {
-            begun.1.push(thread::current());
-            drop(begun);
-            thread::park();
-        }
+        world.wait_until_all_begun();
     });
 }

@@ -15,8 +15,8 @@ use loom::thread;
 
 use super::State;
 use crate::sched::latch::Latch;
-use crate::sync::thread::park;
 use crate::sched::sleep::current_sleeper;
+use crate::sync::thread::park;
 
 /// What the stage holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
