@@ -183,7 +183,9 @@ fn no_stranger_on_top_of_a_wait() {
     fn work(family: usize, depth: usize, strangers: &AtomicUsize) {
         assert_related(family, strangers);
         if depth == 0 {
-            (0..100).for_each(|i| { std::hint::black_box(i); });
+            (0..100).for_each(|i| {
+                std::hint::black_box(i);
+            });
             return;
         }
         marked(family, || join(|| work(family, depth - 1, strangers), || work(family, depth - 1, strangers)));

@@ -62,9 +62,50 @@ impl<T: Copy> Watched<T> {
 /// Threads and parking.
 pub(crate) mod thread {
     #[cfg(loom)]
-    pub(crate) use loom::thread::{Thread, current, park};
+    pub(crate) use super::model_thread::{Thread, current, park};
     #[cfg(not(loom))]
     pub(crate) use std::thread::{Thread, current};
+}
+
+/// Parking for models. loom's own forgets a token if the thread yields or waits for a mutex between `unpark` and `park`,
+/// and then reports a deadlock that is none; a condition variable with the token beside it does not.
+#[cfg(loom)]
+mod model_thread {
+    use std::sync::Arc;
+
+    use loom::sync::{Condvar, Mutex};
+
+    struct Parker {
+        token: Mutex<bool>,
+        given: Condvar,
+    }
+
+    loom::thread_local! {
+        static PARKER: Arc<Parker> = Arc::new(Parker { token: Mutex::new(false), given: Condvar::new() });
+    }
+
+    pub(crate) struct Thread(Arc<Parker>);
+
+    pub(crate) fn current() -> Thread {
+        Thread(PARKER.with(Arc::clone))
+    }
+
+    pub(crate) fn park() {
+        PARKER.with(|parker| {
+            let mut token = parker.token.lock().expect("no model panics with a lock held");
+            while !*token {
+                token = parker.given.wait(token).expect("no model panics with a lock held");
+            }
+            *token = false;
+        });
+    }
+
+    impl Thread {
+        pub(crate) fn unpark(&self) {
+            *self.0.token.lock().expect("no model panics with a lock held") = true;
+            self.0.given.notify_one();
+        }
+    }
 }
 
 /// One iteration of a bounded spin: a pause on real CPUs, a scheduling point in a model.

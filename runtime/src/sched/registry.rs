@@ -369,7 +369,7 @@ impl Registry {
         if self.wake_at(home, then) || self.nodes[home].sleep.has_searcher() {
             return;
         }
-        if self.nodes[home].sleep.awake() == 0 {
+        if self.nodes[home].sleep.is_deserted() {
             // Everybody at home is parked in a wait.
             self.start_spare(home);
             return;

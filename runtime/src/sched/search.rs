@@ -21,6 +21,8 @@ use super::worker::Worker;
 /// A search lasts about this long (20 us) before the worker forces a split or sleeps: long enough to meet the next job
 /// of a busy neighbour, short enough not to be seen in an idle program's CPU use.
 const SEARCH: u64 = 4 * COARSE;
+/// A sleeper looks at another node's strays this often: they may be strict, which only popping them tells.
+const LOOK_AT_STRAYS: Duration = Duration::from_micros(200);
 /// Turns of a search after which victims are told that somebody is hungry: a job that is being published right now
 /// shows before.
 const HUNGRY_AFTER: u32 = 4;
@@ -113,8 +115,7 @@ impl Worker {
 
     /// Has this worker private jobs that we might take?
     fn hides(&self, victim: &WorkerShared) -> bool {
-        victim.deque.has_private()
-            && self.may_take(victim.node, victim.strand.load(Ordering::Acquire).cast_const())
+        victim.deque.has_private() && self.may_take(victim.node, victim.strand.load(Ordering::Acquire).cast_const())
     }
 
     /// A stray of `node` that satisfies `wanted`.
@@ -304,7 +305,20 @@ impl Worker {
             });
             found
         });
-        found
+        found && self.registry.can_force()
+    }
+
+    /// Something at another node that an idle worker here may have in a while: look again after that time. Looked at once
+    /// after falling asleep, since whoever queued it may have relied on the search that we just ended (race ABROAD).
+    /// Whoever queues something later finds us among the sleepers.
+    pub(super) fn work_abroad(&self) -> Option<Duration> {
+        if self.node().others.iter().any(|&other| self.registry.nodes[other].roots.has_strays()) {
+            return Some(LOOK_AT_STRAYS);
+        }
+        match self.registry.config.home_delay {
+            HomeDelay::After(delay) if self.roots_wait_abroad() => Some(self.registry.config.clock.sleep_for(delay)),
+            _ => None,
+        }
     }
 
     /// Another node has root jobs and nobody idle: one of us should look how long they wait.

@@ -93,9 +93,10 @@ impl Worker {
         let node = self.node();
         node.spares.bench.lock().push(self.index);
         node.sleep.sub_awake();
-        if node.sleep.awake() == 0 && self.runnable_here() && !node.sleep.has_idle() {
-            // The last one awake left just as something came in.
-            self.registry.start_spare(self.node_index());
+        if self.runnable_here() {
+            // Something came in as we left: whoever queued it may have relied on the search that we just ended (race
+            // SPARE-LEAVES), or we were the last one awake.
+            self.registry.wake_for_root(self.node_index(), false, Then::RunsOn);
         }
         self.registry.sub_working();
         while self.registry.on_bench(self.index) {

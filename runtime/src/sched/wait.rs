@@ -59,6 +59,8 @@ impl Worker {
     pub(crate) fn wait(&self, wait: &Wait<'_>) -> Result<(), WouldDeadlock> {
         let mut any = self.registry.config.waiting == Waiting::Any;
         let mut nap = FIRST_NAP;
+        // Somebody published a job and woke us for it, and nobody else.
+        let mut asked = false;
         'busy: loop {
             let begin = stamp();
             let mut turn = 0u32;
@@ -87,28 +89,34 @@ impl Worker {
                 continue;
             }
             self.publish_all();
+            self.pass_on(asked);
             // Park, a nap at a time.
             loop {
                 self.sleep_cell().begin_wait();
                 if let Some(found) = self.find_below(wait).or_else(|| self.find_if(any)) {
-                    self.sleep_cell().end_wait();
+                    self.pass_on(self.sleep_cell().end_wait());
+                    asked = false;
                     self.run_found(found);
                     nap = FIRST_NAP;
                     continue 'busy;
                 }
                 if !wait.latch.try_sleep() {
-                    self.sleep_cell().end_wait();
+                    self.pass_on(self.sleep_cell().end_wait());
                     return Ok(());
                 }
                 let covered = self.park_in_wait(nap);
                 let set = wait.latch.wake_up();
-                let asked = self.sleep_cell().end_wait();
+                asked = self.sleep_cell().end_wait();
                 if set {
+                    self.pass_on(asked);
                     return Ok(());
                 }
                 if !covered {
                     match wait.at_bound {
-                        AtBound::GiveUp => return Err(WouldDeadlock),
+                        AtBound::GiveUp => {
+                            self.pass_on(asked);
+                            return Err(WouldDeadlock);
+                        }
                         AtBound::RunAnything => {
                             self.shared().counters.own.waits_at_bound.bump();
                             any = true;
@@ -145,6 +153,14 @@ impl Worker {
         }
         sleep.add_awake();
         covered
+    }
+
+    /// A waiter that was woken for a job and did not take it (it waits for something else on top, or is done) tells the
+    /// next: the publisher counts on it.
+    fn pass_on(&self, asked: bool) {
+        if asked && self.has_work_for_idle() {
+            self.wake_for_published();
+        }
     }
 
     fn find_if(&self, any: bool) -> Option<Found> {

@@ -208,7 +208,7 @@ impl Worker {
         }
     }
 
-    fn wake_for_published(&self) {
+    pub(super) fn wake_for_published(&self) {
         let home = self.node_index();
         if self.registry.wake_at(home, Then::RunsOn) || self.node().sleep.has_searcher() {
             return;
@@ -343,6 +343,7 @@ impl Worker {
         let registry = &*self.registry;
         let sleep = &self.node().sleep;
         let mut nap = FIRST_NAP;
+        let look_again = look_again.or_else(|| self.work_abroad());
         loop {
             if registry.gate.phase() == Phase::Terminated || self.has_work_for_idle() {
                 self.stop_watching();

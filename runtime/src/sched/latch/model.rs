@@ -9,6 +9,7 @@ use loom::thread;
 
 use super::Latch;
 use crate::sched::sleep::{Sleeper, current_sleeper};
+use crate::sync::thread::park;
 
 /// A waiter's frame: the latch, and what the setter leaves beside it. Not really freed when the waiter is done with it,
 /// but written (`Latch::bury`), so that a late look of the setter is a data race that loom reports.
@@ -54,7 +55,7 @@ fn model_latch_set_against_sleep() {
         let setter = setter(&frame);
         while !frame.latch.is_set() {
             if frame.latch.try_sleep() {
-                thread::park();
+                park();
                 frame.latch.wake_up();
             }
         }
@@ -81,7 +82,7 @@ fn model_latch_set_against_early_wake_up() {
         }
         // Then one that does not. (A setter that met `SLEEPING` above has left its unpark to this park.)
         while !set && frame.latch.try_sleep() {
-            thread::park();
+            park();
             set = frame.latch.wake_up();
         }
         assert!(frame.latch.is_set());

@@ -75,8 +75,8 @@ impl NodeSleep {
         let Some(place) = idle.iter().rposition(|&other| other == me) else { return false };
         idle.remove(place);
         sleeper.set_awake();
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
         self.awake.fetch_add(1, Ordering::SeqCst);
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
         true
     }
 
@@ -94,8 +94,8 @@ impl NodeSleep {
         let watcher = self.watcher.load(Ordering::Relaxed);
         let place = idle.iter().rposition(|&other| other + 1 != watcher).or(idle.len().checked_sub(1))?;
         let woken = idle.remove(place);
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
         self.awake.fetch_add(1, Ordering::SeqCst);
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
         self.searching.fetch_add(1, Ordering::SeqCst);
         // SAFETY: sleep cells of this node's workers live as long as the node.
         unsafe { &*sleeper_of(woken) }.set_handed();
@@ -106,8 +106,8 @@ impl NodeSleep {
     pub(crate) fn wake_all(&self, sleeper_of: impl Fn(usize) -> *const Sleeper) -> Vec<usize> {
         let mut idle = self.idle.lock();
         let woken = std::mem::take(&mut *idle);
-        self.sleeping.fetch_sub(woken.len(), Ordering::SeqCst);
         self.awake.fetch_add(woken.len(), Ordering::SeqCst);
+        self.sleeping.fetch_sub(woken.len(), Ordering::SeqCst);
         for &worker in &woken {
             // SAFETY: as in `wake_one`.
             unsafe { &*sleeper_of(worker) }.set_awake();
@@ -126,6 +126,13 @@ impl NodeSleep {
     /// Has the node an idle worker, asleep or searching?
     pub(crate) fn has_idle(&self) -> bool {
         self.has_sleeper() || self.has_searcher()
+    }
+
+    /// Nobody is awake or idle: all threads of this node are parked in waits. A worker that goes to sleep or leaves its
+    /// sleep is counted in the new place before it goes from the old one, so it is not overlooked between the two looks
+    /// at `awake` (unless it does both in that time: then a spare comes for nothing).
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.awake() == 0 && self.sleeping.load(Ordering::SeqCst) == 0 && self.awake() == 0
     }
 
     pub(crate) fn awake(&self) -> usize {

@@ -16,6 +16,7 @@ use loom::thread;
 use super::State;
 use crate::sched::latch::Latch;
 use crate::sched::sleep::current_sleeper;
+use crate::sync::thread::park;
 
 /// What the stage holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +148,7 @@ impl Cell {
         }
         while !latch.is_set() {
             if latch.try_sleep() {
-                thread::park();
+                park();
                 latch.wake_up();
             }
         }
