@@ -152,7 +152,7 @@ fn yield_runs_one_job_whatever_it_is() {
     let ran = AtomicUsize::new(0);
     runtime.install(|| {
         assert_eq!(yield_now(), Some(Yield::Idle));
-        let stranger = numart::spawn(|| current_worker());
+        let stranger = numart::spawn(current_worker);
         assert_eq!(yield_now(), Some(Yield::Executed));
         assert!(stranger.is_finished());
         assert_eq!(stranger.join().unwrap(), Some(0));
