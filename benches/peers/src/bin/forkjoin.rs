@@ -7,7 +7,7 @@ use numart_peers::work::{Node, Work, spins_for};
 use numart_peers::{cpu, table};
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 forkjoin [OPTION…]
@@ -20,9 +20,10 @@ its ratio to the serial program and to rayon, apart for samples taken while the 
 --only LIST       only these columns, comma-separated beginnings of their names, beside serial and rayon (all)
 --rounds N        samples of each column (15)
 --ms N            least length of a sample in milliseconds (5)
---threshold NS    a round trip of a cache line shorter than this is near (140)
+--threshold NS    a round trip of a cache line shorter than this is near (200)
 --save FILE       append the samples to this file
 --load FILE       measure nothing: print the tables of all samples in this file
+--watch SECONDS   measure nothing but round trips for so long, and print how often each length was seen
 ";
 
 const BENCHES: [&str; 7] = [
@@ -44,6 +45,7 @@ struct Options {
     threshold: f64,
     save: Option<String>,
     load: Option<String>,
+    watch: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +60,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(seconds) = options.watch {
+        return watch(Duration::from_secs(seconds));
+    }
     match run(&options) {
         Ok(samples) => {
             println!("{}", table::summary(&samples, options.threshold));
@@ -131,6 +136,27 @@ fn measure(options: &Options) -> Vec<Sample> {
     samples
 }
 
+/// Shows which lengths the round trips have on this machine, to choose a threshold between them.
+fn watch(time: Duration) -> ExitCode {
+    const BIN: usize = 20;
+    let Some(bouncer) = Bouncer::new() else {
+        eprintln!("forkjoin: fewer than two CPUs: nothing to watch");
+        return ExitCode::FAILURE;
+    };
+    let mut bins = [0_u32; 30];
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        let bin = bouncer.measure() as usize / BIN;
+        bins[bin.min(bins.len() - 1)] += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("| ns | round trips |\n|--:|--:|");
+    for (bin, count) in bins.iter().enumerate().filter(|(_, count)| **count > 0) {
+        println!("| from {} | {count} |", bin * BIN);
+    }
+    ExitCode::SUCCESS
+}
+
 fn work(name: &str) -> Work {
     const JOBS: u32 = 10_000;
     match name {
@@ -160,9 +186,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         only: None,
         rounds: 15,
         at_least: Duration::from_millis(5),
-        threshold: 140.0,
+        threshold: 200.0,
         save: None,
         load: None,
+        watch: None,
     };
     while let Some(option) = args.next() {
         if option == "--help" || option == "-h" {
@@ -190,6 +217,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--ms" => options.at_least = Duration::from_millis(number()? as u64),
             "--threshold" => options.threshold = number()? as f64,
             "--save" => options.save = Some(value),
+            "--watch" => options.watch = Some(number()? as u64),
             "--load" => options.load = Some(value),
             _ => return Err(format!("unknown option {option}")),
         }
