@@ -1,6 +1,7 @@
 //! The command line and what is printed, the same whichever runtime counts.
 
-use crate::count::{Counted, count, count_plainly};
+use crate::answer::Counted;
+use crate::count::{count, count_plainly};
 use crate::walk::Parallel;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -114,7 +115,8 @@ fn report(counted: &Counted, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        writeln!(text, "{name:<13} {value}").expect("writing to a string cannot fail");
+        writeln!(text, "{}", format!("{name:<13} {value}").trim_end())
+            .expect("writing to a string cannot fail");
     };
     line(
         "text files",

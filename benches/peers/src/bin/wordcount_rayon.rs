@@ -1,5 +1,7 @@
 //! The example `wordcount` on rayon: everything but this file is the example's own.
 
+#[path = "../../../../examples/wordcount/answer.rs"]
+mod answer;
 #[path = "../../../../examples/wordcount/count.rs"]
 mod count;
 #[path = "../../../../examples/wordcount/map.rs"]
