@@ -1,0 +1,192 @@
+//! Which source to ask.
+
+use super::assemble::{Draft, DraftNode};
+use super::limits::Limits;
+use super::tree::{Tree, read_text};
+use super::{CpuId, CpuSet, NodeId, Source, Topology, TopologyError, sysfs, text};
+use crate::sys;
+use std::path::Path;
+
+const VARIABLE: &str = "NUMART_TOPOLOGY";
+
+impl Topology {
+    /// The topology the user asked for with `NUMART_TOPOLOGY`, or this machine.
+    ///
+    /// | value | meaning |
+    /// |---|---|
+    /// | not set | [`Topology::this_machine`] |
+    /// | `4x2` | mock nodes: nodes x CPUs |
+    /// | several lines | mock nodes, in the text form of [`Topology::parse`] |
+    /// | path of a file | mock nodes: the file holds the text form |
+    /// | path of a folder | mock nodes: the folder holds a recorded `sys` |
+    /// | `sysfs`, `hwloc` | this machine, from that source |
+    ///
+    /// Cost: reading this machine takes one small file or more per CPU, a
+    /// millisecond on small machines and some 100 ms on the largest.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::InVariable`] if the value cannot be used, else what the
+    /// source says.
+    ///
+    /// ```no_run
+    /// let topology = numart_alloc::topology::Topology::detect()?;
+    /// for warning in topology.warnings() {
+    ///     eprintln!("{warning}");
+    /// }
+    /// # Ok::<(), numart_alloc::topology::TopologyError>(())
+    /// ```
+    pub fn detect() -> Result<Topology, TopologyError> {
+        match std::env::var_os(VARIABLE) {
+            None => Self::this_machine(),
+            Some(value) => {
+                let value = value.to_string_lossy();
+                Self::from_value(&value).map_err(|source| TopologyError::InVariable {
+                    value: value.clone().into_owned(),
+                    source: Box::new(source),
+                })
+            }
+        }
+    }
+
+    fn from_value(value: &str) -> Result<Topology, TopologyError> {
+        let value = value.trim();
+        match value {
+            "" => return Err(TopologyError::Empty),
+            "sysfs" => return this_machine_sysfs(),
+            "hwloc" => return this_machine_hwloc(),
+            _ => {}
+        }
+        if text::is_shape(value) || value.contains('\n') || value.starts_with("node ") {
+            return Self::parse(value);
+        }
+        let path = Path::new(value);
+        if path.is_dir() {
+            return Self::from_sysfs(path);
+        }
+        let file = read_text(path).map_err(|e| TopologyError::File {
+            path: path.to_owned(),
+            why: e.to_string(),
+        })?;
+        Self::parse(&file).map_err(|source| TopologyError::InFile {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// This machine and what this process may use of it, whatever
+    /// `NUMART_TOPOLOGY` says.
+    ///
+    /// On Linux it is read from `/sys`. Elsewhere, and where `/sys` is missing,
+    /// hwloc is asked if the feature is on; else the result is one node with the
+    /// right CPU count, [`Source::Fallback`] and a warning.
+    ///
+    /// What the process may use is the affinity mask of the calling thread
+    /// (which lies within the cpuset), `Mems_allowed_list`, and the CPU quota of
+    /// its control groups.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::NothingAllowed`] if the mask leaves no CPU of any node.
+    ///
+    /// ```
+    /// use numart_alloc::topology::Topology;
+    ///
+    /// let machine = Topology::this_machine()?;
+    /// assert!(!machine.is_mock());
+    /// println!("{} workers", machine.default_workers());
+    /// # Ok::<(), numart_alloc::topology::TopologyError>(())
+    /// ```
+    pub fn this_machine() -> Result<Topology, TopologyError> {
+        match this_machine_sysfs() {
+            Err(TopologyError::NoTree { .. }) => {}
+            result => return result,
+        }
+        #[cfg(feature = "hwloc")]
+        if let Ok(topology) = Self::from_hwloc() {
+            return Ok(topology);
+        }
+        fallback()
+    }
+
+    /// A machine whose `/sys` was recorded: `root` holds a folder `sys` and
+    /// perhaps `proc`. Everything that is online is allowed, there is no quota,
+    /// and the nodes are mock nodes.
+    ///
+    /// A malformed file in the tree costs a warning and a default.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::NoTree`] if the folder holds neither nodes nor CPUs,
+    /// [`TopologyError::NoCpus`] if none is online.
+    ///
+    /// ```no_run
+    /// # use numart_alloc::topology::Topology;
+    /// let recorded = Topology::from_sysfs("tests/data/big-machine".as_ref())?;
+    /// println!("{recorded}");
+    /// # Ok::<(), numart_alloc::topology::TopologyError>(())
+    /// ```
+    pub fn from_sysfs(root: &Path) -> Result<Topology, TopologyError> {
+        sysfs::read(&Tree::new(root), true)?.finish(Limits::default())
+    }
+}
+
+fn this_machine_sysfs() -> Result<Topology, TopologyError> {
+    if !cfg!(any(target_os = "linux", target_os = "android")) {
+        // Another system may well have a folder of that name.
+        let path = "/sys/devices/system".into();
+        return Err(TopologyError::NoTree { path });
+    }
+    let tree = Tree::new(Path::new("/"));
+    let draft = sysfs::read(&tree, false)?;
+    let limits = process_limits(&tree, &draft.online);
+    draft.finish(limits)
+}
+
+/// The limits of this process on this machine.
+pub(super) fn process_limits(tree: &Tree, online: &CpuSet) -> Limits {
+    match sys::current_thread_affinity() {
+        Ok(mask) => Limits::of_process(tree, Some(mask), online),
+        Err(error) => {
+            let mut limits = Limits::of_process(tree, None, online);
+            limits.warnings.push(error.to_string());
+            limits
+        }
+    }
+}
+
+#[cfg(feature = "hwloc")]
+fn this_machine_hwloc() -> Result<Topology, TopologyError> {
+    Topology::from_hwloc()
+}
+
+#[cfg(not(feature = "hwloc"))]
+fn this_machine_hwloc() -> Result<Topology, TopologyError> {
+    Err(TopologyError::HwlocNotBuilt)
+}
+
+/// One node with the right CPU count.
+fn fallback() -> Result<Topology, TopologyError> {
+    // The mask has the right numbers where it can be read; the count from the
+    // standard library already takes quotas into account.
+    let cpus = sys::current_thread_affinity().unwrap_or_else(|_| {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..count as u32).map(CpuId).collect()
+    });
+    let mut draft = Draft::new(Source::Fallback, false);
+    draft.warnings.push(format!(
+        "the nodes of this machine cannot be read (no /sys/devices/system): going on with one node of {} CPUs; \
+         describe the machine in {VARIABLE} to see more",
+        cpus.len()
+    ));
+    draft.online = cpus.clone();
+    let memory = 0;
+    draft.nodes.insert(NodeId(0), DraftNode { cpus, memory });
+    let tree = Tree::new(Path::new("/"));
+    let limits = if cfg!(any(target_os = "linux", target_os = "android")) {
+        process_limits(&tree, &draft.online)
+    } else {
+        Limits::default()
+    };
+    draft.finish(limits)
+}

@@ -1,0 +1,111 @@
+//! Spare threads: stand in for workers that are parked in a wait, so that every worker may wait and work still goes on.
+//!
+//! A spare is a worker like any other, in a slot after the regular ones. It is started when a node has something to run
+//! and nobody awake to run it, and goes back to the bench as soon as the node has its full number awake without it, or
+//! when it finds nothing to do. Bounded per node; a thread once started stays on the bench until the runtime ends.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::gate::Phase;
+use super::registry::Registry;
+use super::worker::Worker;
+
+/// One node's spares.
+pub(crate) struct Spares {
+    slots: Range<usize>,
+    started: AtomicUsize,
+    /// Slots whose threads sit on the bench.
+    bench: Mutex<Vec<usize>>,
+}
+
+impl Spares {
+    pub(crate) fn new(slots: Range<usize>) -> Spares {
+        Spares { slots, started: AtomicUsize::new(0), bench: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn started_slots(&self) -> Range<usize> {
+        self.slots.start..self.slots.start + self.started()
+    }
+
+    /// Shutdown: every spare comes off the bench.
+    pub(super) fn wake_all(&self, registry: &Registry) {
+        for index in std::mem::take(&mut *self.bench.lock()) {
+            registry.call_up(index);
+        }
+    }
+}
+
+impl Registry {
+    /// Sends a spare of this node to work. False if there is none left.
+    pub(crate) fn start_spare(&self, node: usize) -> bool {
+        let spares = &self.nodes[node].spares;
+        let mut bench = spares.bench.lock();
+        if let Some(index) = bench.pop() {
+            drop(bench);
+            self.call_up(index);
+            return true;
+        }
+        // Under the bench's lock, so that two callers do not take one slot.
+        let started = spares.started();
+        if started == spares.slots.len() {
+            return false;
+        }
+        spares.started.store(started + 1, Ordering::Release);
+        match self.start_thread(spares.slots.start + started) {
+            Ok(()) => true,
+            Err(error) => {
+                spares.started.store(started, Ordering::Release);
+                self.warn_once(format!(
+                    "a spare thread could not be started ({error}): work below waiting workers may be slow; raise the \
+                     process's thread limit or lower the builder's stack_size"
+                ));
+                false
+            }
+        }
+    }
+
+    fn call_up(&self, index: usize) {
+        let shared = &self.workers[index];
+        self.nodes[shared.node].sleep.add_awake();
+        self.unpark(index);
+    }
+
+    fn on_bench(&self, index: usize) -> bool {
+        self.nodes[self.workers[index].node].spares.bench.lock().contains(&index)
+    }
+}
+
+impl Worker {
+    /// Is there a regular worker awake for every regular slot of the node, so that this spare is one too many?
+    pub(super) fn is_surplus(&self) -> bool {
+        self.is_spare() && self.node().sleep.awake() > self.node().regular.len()
+    }
+
+    /// Sits on the bench until called up. Everything this thread held is public by now.
+    pub(super) fn sit_on_bench(&self) {
+        let node = self.node();
+        node.spares.bench.lock().push(self.index);
+        node.sleep.sub_awake();
+        if node.sleep.awake() == 0 && self.runnable_here() && !node.sleep.has_idle() {
+            // The last one awake left just as something came in.
+            self.registry.start_spare(self.node_index());
+        }
+        self.registry.sub_working();
+        while self.registry.on_bench(self.index) {
+            if self.registry.gate.phase() == Phase::Terminated {
+                // Nobody calls us any more.
+                node.sleep.add_awake();
+                break;
+            }
+            std::thread::park();
+        }
+        self.registry.add_working();
+    }
+}

@@ -1,0 +1,416 @@
+//! `spawn`: a closure that runs on its own, with a handle.
+
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::affinity::AffinityInner;
+use super::cell::State;
+use super::handle::{JoinError, JoinHandle};
+use crate::runtime::{global_registry, panic_if_shut_down};
+use crate::sched::job::{Job, JobHeader, Verb};
+use crate::sched::latch::Latch;
+use crate::sched::registry::Registry;
+use crate::sched::worker::Worker;
+
+/// Whom a finished task tells. (A future's `Waker` comes here too.)
+pub(super) struct Waiter(pub(super) *const Latch);
+
+/// What every task begins with, whatever its body.
+#[repr(C)]
+pub(super) struct TaskHeader {
+    pub(super) job: JobHeader,
+    pub(super) state: State,
+    pub(super) vtable: &'static TaskVtable,
+    pub(super) registry: Arc<Registry>,
+    /// Filled by the handle before `offer_waiter`, emptied by the claimer after `finish`.
+    pub(super) waiter: UnsafeCell<Option<Waiter>>,
+    /// Index of the home node.
+    pub(super) home: usize,
+    pub(super) strict: bool,
+    /// What outlives the task and carries its statistics. Held, not read yet: the balancer will.
+    _affinity: Option<Arc<AffinityInner>>,
+}
+
+/// What the handle needs to know of a body it does not know.
+pub(super) struct TaskVtable {
+    /// Runs or cancels a claimed task to its end, and gives up the queue's reference.
+    pub(super) run_claimed: unsafe fn(NonNull<TaskHeader>, Verb),
+    /// Moves the output into the place pointed to (a `Result<T, JoinError>`).
+    pub(super) take_output: unsafe fn(NonNull<TaskHeader>, *mut ()),
+    /// Drops the output.
+    pub(super) drop_output: unsafe fn(NonNull<TaskHeader>),
+    /// Frees the cell, whose stage is empty.
+    pub(super) free: unsafe fn(NonNull<TaskHeader>),
+}
+
+/// Body until claimed, output from `finish` on.
+union Stage<F, T> {
+    body: ManuallyDrop<F>,
+    output: ManuallyDrop<Result<T, JoinError>>,
+}
+
+/// The task cell: one allocation.
+#[repr(C)]
+struct TaskCell<F, T> {
+    header: TaskHeader,
+    stage: UnsafeCell<Stage<F, T>>,
+}
+
+/// Gives up a reference.
+///
+/// # Safety
+/// The caller owns one reference and does not use it again.
+pub(super) unsafe fn release(task: NonNull<TaskHeader>) {
+    // SAFETY: alive: the caller's reference.
+    let header = unsafe { task.as_ref() };
+    if header.state.release() {
+        // SAFETY: the last reference.
+        unsafe { (header.vtable.free)(task) };
+    }
+}
+
+impl<F, T> TaskCell<F, T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    const VTABLE: TaskVtable = TaskVtable {
+        run_claimed: Self::run_claimed,
+        take_output: Self::take_output,
+        drop_output: Self::drop_output,
+        free: Self::free,
+    };
+
+    fn boxed(
+        registry: Arc<Registry>,
+        home: usize,
+        strict: bool,
+        affinity: Option<Arc<AffinityInner>>,
+        body: F,
+    ) -> NonNull<TaskHeader> {
+        let cell = Box::new(TaskCell::<F, T> {
+            header: TaskHeader {
+                job: JobHeader { execute: Self::execute },
+                state: State::new(),
+                vtable: &Self::VTABLE,
+                registry,
+                waiter: UnsafeCell::new(None),
+                home,
+                strict,
+                _affinity: affinity,
+            },
+            stage: UnsafeCell::new(Stage { body: ManuallyDrop::new(body) }),
+        });
+        NonNull::from(Box::leak(cell)).cast()
+    }
+
+    /// The queue's entry was popped.
+    ///
+    /// # Safety
+    /// `header` is the first field of a `TaskCell<F, T>`, and the queue's reference passes to this call.
+    unsafe fn execute(header: *const JobHeader, verb: Verb) {
+        // SAFETY: never null.
+        let task = unsafe { NonNull::new_unchecked(header.cast_mut().cast::<TaskHeader>()) };
+        // SAFETY: the queue's reference.
+        if unsafe { task.as_ref() }.state.claim() {
+            // SAFETY: claimed by us.
+            unsafe { Self::run_claimed(task, verb) };
+        }
+        // SAFETY: the queue's reference, given up here. (Its waiter may have claimed the task meanwhile.)
+        unsafe { release(task) };
+    }
+
+    /// # Safety
+    /// The caller has claimed the task and holds a reference.
+    unsafe fn run_claimed(task: NonNull<TaskHeader>, verb: Verb) {
+        let cell = task.cast::<TaskCell<F, T>>();
+        // SAFETY: a reference is held; the stage is only touched by the claimer now.
+        let (header, stage) = unsafe { (&(*cell.as_ptr()).header, (*cell.as_ptr()).stage.get()) };
+        // SAFETY: claimed once, so the body is there and read once.
+        let body = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) });
+        let output = match verb {
+            Verb::Run => catch_unwind(AssertUnwindSafe(body)).map_err(JoinError::from_panic),
+            Verb::Cancel => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
+                Ok(()) => Err(JoinError::Shutdown),
+                Err(payload) => Err(JoinError::from_panic(payload)),
+            },
+        };
+        // SAFETY: still only ours, until `finish`.
+        unsafe { (*stage).output = ManuallyDrop::new(output) };
+        let finished = header.state.finish();
+        if finished.wake {
+            // SAFETY: `wake`: the handle filled the slot and left it to us.
+            if let Some(Waiter(latch)) = unsafe { (*header.waiter.get()).take() } {
+                // SAFETY: LATCH-ALIVE: the handle waits for it.
+                unsafe { Latch::set(latch) };
+            }
+        }
+        if finished.unread {
+            // SAFETY: the output is ours.
+            unsafe { Self::drop_output(task) };
+        }
+    }
+
+    /// # Safety
+    /// Done, the output is the caller's and not read yet; `to` has room for a `Result<T, JoinError>`.
+    unsafe fn take_output(task: NonNull<TaskHeader>, to: *mut ()) {
+        let cell = task.cast::<TaskCell<F, T>>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let stage = (*cell.as_ptr()).stage.get();
+            let output = std::ptr::read(&raw const (*stage).output);
+            to.cast::<Result<T, JoinError>>().write(ManuallyDrop::into_inner(output));
+        }
+    }
+
+    /// Drops an output that nobody reads. A panic in it, or in its own drop, goes to the panic hook.
+    ///
+    /// # Safety
+    /// As [`Self::take_output`].
+    unsafe fn drop_output(task: NonNull<TaskHeader>) {
+        let cell = task.cast::<TaskCell<F, T>>();
+        // SAFETY: the caller holds a reference.
+        let registry = unsafe { &(*cell.as_ptr()).header.registry };
+        // SAFETY: the caller's promise: ours, read once.
+        let output = unsafe { std::ptr::read(&raw const (*(*cell.as_ptr()).stage.get()).output) };
+        match ManuallyDrop::into_inner(output) {
+            Ok(value) => {
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+                    registry.report_panic(payload);
+                }
+            }
+            Err(JoinError::Panic(panic)) => registry.report_panic(panic.into_inner()),
+            Err(_) => {}
+        }
+    }
+
+    /// # Safety
+    /// The last reference, the stage is empty.
+    unsafe fn free(task: NonNull<TaskHeader>) {
+        // SAFETY: from `boxed`. The stage is a union: nothing in it is dropped.
+        drop(unsafe { Box::from_raw(task.cast::<TaskCell<F, T>>().as_ptr()) });
+    }
+}
+
+/// Where a task goes.
+pub(super) struct Destination {
+    pub(super) registry: Arc<Registry>,
+    pub(super) home: usize,
+    pub(super) strict: bool,
+    pub(super) affinity: Option<Arc<AffinityInner>>,
+}
+
+impl Destination {
+    /// Home of a plain spawn: the spawner's node.
+    pub(crate) fn here(registry: Arc<Registry>) -> Destination {
+        let home = registry.home_of_caller();
+        Destination { registry, home, strict: false, affinity: None }
+    }
+}
+
+pub(super) fn spawn_closure<F, T>(to: Destination, body: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let Destination { registry, home, strict, affinity } = to;
+    match Worker::current_of(&registry) {
+        Some(worker) => worker.shared().counters.own.spawned.bump(),
+        None => _ = registry.spawned_outside.fetch_add(1, Ordering::Relaxed),
+    }
+    let task = TaskCell::<F, T>::boxed(registry.clone(), home, strict, affinity, body);
+    // SAFETY: the handle's reference.
+    let handle = unsafe { JoinHandle::from_task(task) };
+    let job = Job { header: task.as_ptr().cast_const().cast(), strand: std::ptr::null() };
+    // SAFETY: the queue's reference keeps the cell alive until the entry is popped, once.
+    if let Err(job) = unsafe { registry.push_root(home, job, strict) } {
+        // SAFETY: given back: JOB-ONCE.
+        unsafe { job.execute(Verb::Cancel) };
+    }
+    handle
+}
+
+mod sealed {
+    pub trait Sealed<M> {}
+}
+
+/// Something that can be spawned: a closure (and, from the next release on, a future).
+///
+/// `M` tells the kinds apart and is always inferred. A closure that *returns* a future yields that future, unpolled.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be spawned",
+    label = "neither a closure without arguments nor a future",
+    note = "numart::spawn takes `|| …` or `async {{ … }}`"
+)]
+pub trait Task<M>: sealed::Sealed<M> {
+    /// What the handle returns.
+    type Output;
+    #[doc(hidden)]
+    fn spawn_to(self, to: SpawnTo) -> JoinHandle<Self::Output>
+    where
+        Self: Send + 'static,
+        Self::Output: Send + 'static;
+}
+
+/// A destination, opaque to users.
+#[doc(hidden)]
+pub struct SpawnTo(pub(super) Destination);
+
+impl SpawnTo {
+    pub(crate) fn here(registry: Arc<Registry>) -> SpawnTo {
+        SpawnTo(Destination::here(registry))
+    }
+}
+
+/// The marker of closures.
+#[derive(Debug)]
+pub enum Closure {}
+
+impl<F: FnOnce() -> T, T> sealed::Sealed<Closure> for F {}
+
+impl<F, T> Task<Closure> for F
+where
+    F: FnOnce() -> T,
+{
+    type Output = T;
+
+    fn spawn_to(self, to: SpawnTo) -> JoinHandle<T>
+    where
+        Self: Send + 'static,
+        T: Send + 'static,
+    {
+        spawn_closure(to.0, self)
+    }
+}
+
+/// Runs a closure on the runtime and returns its handle at once.
+///
+/// Its home is the spawner's node: it waits in that node's queue, first in first out, and leaves only if it waits there
+/// longer than the runtime's `home_delay`. Dropping the handle lets it run on, detached. Called on a worker it goes to
+/// that worker's runtime, else to the global one.
+///
+/// A closure that returns a future yields that future as its output, unpolled.
+///
+/// # Errors
+/// None here; after a shutdown the handle returns [`JoinError::Shutdown`].
+///
+/// # Cost
+/// One allocation, one push to the node's queue and, if a worker sleeps there, one wake-up.
+///
+/// ```
+/// let handle = numart_runtime::spawn(|| 6 * 7);
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+pub fn spawn<M, K>(task: K) -> JoinHandle<K::Output>
+where
+    K: Task<M> + Send + 'static,
+    K::Output: Send + 'static,
+{
+    let registry = Worker::current().map_or_else(global_registry, |worker| worker.registry.clone());
+    task.spawn_to(SpawnTo::here(registry))
+}
+
+/// As [`spawn`], and tasks spawned by one thread with one home start in that order.
+///
+/// Node queues are first in first out, so today the two are the same; code that relies on the order says so by this.
+///
+/// ```
+/// let first = numart_runtime::spawn_fifo(|| 1);
+/// let second = numart_runtime::spawn_fifo(|| 2);
+/// assert_eq!(first.join().unwrap() + second.join().unwrap(), 3);
+/// ```
+pub fn spawn_fifo<M, K>(task: K) -> JoinHandle<K::Output>
+where
+    K: Task<M> + Send + 'static,
+    K::Output: Send + 'static,
+{
+    spawn(task)
+}
+
+/// Runs a closure inside the global runtime (or where the caller is already inside one) and waits for it.
+///
+/// ```
+/// assert!(numart_runtime::install(|| numart_runtime::current_worker()).is_some());
+/// ```
+///
+/// # Panics
+/// With the closure's panic.
+pub fn install<F, R>(body: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    match Worker::current() {
+        Some(_) => body(),
+        None => global_registry().install(body),
+    }
+}
+
+impl Registry {
+    /// Runs `body` on a worker of this runtime and waits: in place if this is one.
+    pub(crate) fn install<F, R>(&self, body: F) -> R
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
+        panic_if_shut_down(self.try_install(body))
+    }
+
+    /// As [`Registry::install`]; an error if the runtime is shut down and the body was dropped unrun.
+    pub(crate) fn try_install<F, R>(&self, body: F) -> Result<R, JoinError>
+    where
+        F: FnOnce() -> R + Send,
+        R: Send,
+    {
+        use super::stack_job::{Outcome, StackJob};
+        use crate::sched::sleep::current_sleeper;
+        use crate::sched::wait::{AtBound, Wait, wait_outside};
+
+        if Worker::current_of(self).is_some() {
+            return Ok(body());
+        }
+        let caller = Worker::current();
+        let sleeper = current_sleeper();
+        let job = StackJob::new(|_| body(), Arc::as_ptr(&sleeper));
+        let strand = caller.map_or(std::ptr::null(), Worker::strand);
+        let entry = job.as_job(strand);
+        // One of our workers may be waiting for the caller: then this job lies below its wait, and goes to it.
+        match caller.and_then(|_| self.waiting_ancestor(strand)) {
+            Some(worker) => {
+                self.workers[worker].inbox.push(entry);
+                self.wake_worker(worker);
+            }
+            None => {
+                // SAFETY: `job` stays in this frame until its latch is set.
+                if unsafe { self.push_root(self.home_of_caller(), entry, false) }.is_err() {
+                    // SAFETY: given back: JOB-ONCE.
+                    unsafe { entry.execute(Verb::Cancel) };
+                }
+            }
+        }
+        match caller {
+            Some(worker) => {
+                let wait = Wait {
+                    latch: &job.latch,
+                    id: job.wait_id(),
+                    base: usize::MAX,
+                    own: std::ptr::null(),
+                    at_bound: AtBound::RunAnything,
+                };
+                let waited = worker.wait(&wait);
+                debug_assert!(waited.is_ok());
+            }
+            None => wait_outside(&job.latch),
+        }
+        match job.into_outcome() {
+            Outcome::Ok(result) => Ok(result),
+            Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
+            Outcome::Cancelled => Err(JoinError::Shutdown),
+            Outcome::Pending => unreachable!("the latch is set"),
+        }
+    }
+}
