@@ -51,7 +51,7 @@ pub(crate) fn spin_hint() {
 /// must achieve.
 #[inline(always)]
 pub(crate) fn light_fence() {
-    #[cfg(all(not(loom), not(numart_break = "light_fence")))]
+    #[cfg(not(loom))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(all(loom, not(numart_break = "light_fence")))]
     fence(Ordering::SeqCst);
@@ -59,14 +59,16 @@ pub(crate) fn light_fence() {
 
 /// The thief's half: a full barrier here and in every running thread of the process (2 to 13 us).
 ///
-/// Only called where [`numart_alloc::sys::membarrier::register`] succeeded; see `sched/deque/README.md`.
+/// False if the kernel refuses it (a seccomp filter installed after the runtime started): then nothing is ordered and
+/// the caller undoes what relied on it.
 #[inline]
-pub(crate) fn heavy_fence() {
-    #[cfg(all(not(loom), not(numart_break = "heavy_fence")))]
+pub(crate) fn heavy_fence() -> bool {
+    #[cfg(not(loom))]
+    return numart_alloc::sys::membarrier::barrier().is_ok();
+    #[cfg(loom)]
     {
+        #[cfg(not(numart_break = "heavy_fence"))]
         fence(Ordering::SeqCst);
-        numart_alloc::sys::membarrier::barrier();
+        true
     }
-    #[cfg(all(loom, not(numart_break = "heavy_fence")))]
-    fence(Ordering::SeqCst);
 }

@@ -82,11 +82,7 @@ mod imp {
         // outlives the call; the kernel reads at most that many bytes. Thread
         // id 0 is the calling thread.
         let r = unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
-        if r == 0 {
-            Ok(())
-        } else {
-            Err(SysError::last("sched_setaffinity"))
-        }
+        if r == 0 { Ok(()) } else { Err(SysError::last("sched_setaffinity")) }
     }
 
     pub(super) fn get() -> Result<CpuSet, SysError> {
@@ -101,9 +97,7 @@ mod imp {
             // SAFETY: the pointer and the size in bytes describe `mask`, which
             // nobody else sees during the call; the kernel writes at most that
             // many bytes. Thread id 0 is the calling thread.
-            let r = unsafe {
-                libc::sched_getaffinity(0, size_of_val(&mask[..]), mask.as_mut_ptr().cast())
-            };
+            let r = unsafe { libc::sched_getaffinity(0, size_of_val(&mask[..]), mask.as_mut_ptr().cast()) };
             if r == 0 {
                 return Ok(bits_of(&mask));
             }
@@ -117,10 +111,7 @@ mod imp {
 
     fn bits_of(mask: &[Word]) -> CpuSet {
         let set = |bit: &usize| mask[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 == 1;
-        (0..mask.len() * WORD_BITS)
-            .filter(set)
-            .map(|bit| CpuId(bit as u32))
-            .collect()
+        (0..mask.len() * WORD_BITS).filter(set).map(|bit| CpuId(bit as u32)).collect()
     }
 }
 

@@ -9,47 +9,27 @@
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod imp {
     use super::super::SysError;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// `MEMBARRIER_CMD_*` of `linux/membarrier.h`, since Linux 4.14. Ours,
     /// because libc does not name them for every Linux target.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Set once the kernel has accepted the registration, never cleared.
-    static REGISTERED: AtomicBool = AtomicBool::new(false);
-
     fn membarrier(command: libc::c_int) -> Result<(), SysError> {
         // SAFETY: membarrier(command, flags, cpu_id) takes three integers and
         // touches no memory of ours; an unknown command is refused with EINVAL.
         let r = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
-        if r == 0 {
-            Ok(())
-        } else {
-            Err(SysError::last("membarrier"))
-        }
+        if r == 0 { Ok(()) } else { Err(SysError::last("membarrier")) }
     }
 
     pub(super) fn register() -> Result<(), SysError> {
         membarrier(REGISTER_PRIVATE_EXPEDITED)?;
-        // A filter may allow one command and refuse the other, and `barrier`
-        // has no way to report that: so the first barrier runs here.
-        membarrier(PRIVATE_EXPEDITED)?;
-        // Relaxed: the flag only guards against a caller that never registered;
-        // it publishes no data.
-        REGISTERED.store(true, Ordering::Relaxed);
-        Ok(())
+        // A filter may allow one command and refuse the other: find out now.
+        membarrier(PRIVATE_EXPEDITED)
     }
 
-    pub(super) fn barrier() {
-        assert!(
-            REGISTERED.load(Ordering::Relaxed),
-            "membarrier::barrier before membarrier::register succeeded"
-        );
-        if let Err(e) = membarrier(PRIVATE_EXPEDITED) {
-            // Going on without the barrier would be a data race.
-            panic!("membarrier was refused after it had been granted: {e}");
-        }
+    pub(super) fn barrier() -> Result<(), SysError> {
+        membarrier(PRIVATE_EXPEDITED)
     }
 }
 
@@ -61,8 +41,8 @@ mod imp {
         Err(SysError::unsupported("membarrier"))
     }
 
-    pub(super) fn barrier() {
-        panic!("membarrier::barrier before membarrier::register succeeded");
+    pub(super) fn barrier() -> Result<(), SysError> {
+        Err(SysError::unsupported("membarrier"))
     }
 }
 
@@ -80,9 +60,10 @@ use super::SysError;
 /// use numart_alloc::sys::membarrier;
 ///
 /// match membarrier::register() {
-///     Ok(()) => membarrier::barrier(),
+///     Ok(()) => membarrier::barrier()?,
 ///     Err(e) => println!("using full fences instead: {e}"),
 /// }
+/// # Ok::<(), numart_alloc::sys::SysError>(())
 /// ```
 pub fn register() -> Result<(), SysError> {
     imp::register()
@@ -93,13 +74,13 @@ pub fn register() -> Result<(), SysError> {
 ///
 /// Cost: one system call and an interrupt to each CPU that runs this process.
 ///
-/// # Panics
+/// # Errors
 ///
 /// If [`register`] never succeeded, or if a seccomp filter that the process
-/// installed afterwards refuses the call. Returning would let the caller
-/// believe in an order that does not hold.
-pub fn barrier() {
-    imp::barrier();
+/// installed afterwards refuses the call. Then no order holds, and the caller
+/// must undo what relied on it.
+pub fn barrier() -> Result<(), SysError> {
+    imp::barrier()
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -112,7 +93,7 @@ mod tests {
         }
         std::thread::scope(|s| {
             for _ in 0..4 {
-                s.spawn(|| (0..100).for_each(|_| super::barrier()));
+                s.spawn(|| (0..100).for_each(|_| super::barrier().unwrap()));
             }
         });
     }

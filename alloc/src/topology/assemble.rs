@@ -48,20 +48,14 @@ impl Draft {
         if self.nodes.is_empty() {
             return Err(TopologyError::NoNodes);
         }
-        let on_nodes = self
-            .nodes
-            .values()
-            .fold(CpuSet::new(), |all, n| all.union(&n.cpus));
+        let on_nodes = self.nodes.values().fold(CpuSet::new(), |all, n| all.union(&n.cpus));
         if on_nodes.is_empty() {
             return Err(TopologyError::NoCpus);
         }
         if let Some(allowed) = &limits.cpus
             && allowed.intersection(&on_nodes).is_empty()
         {
-            return Err(TopologyError::NothingAllowed {
-                allowed: allowed.clone(),
-                cpus: on_nodes,
-            });
+            return Err(TopologyError::NothingAllowed { allowed: allowed.clone(), cpus: on_nodes });
         }
         self.warn_of_cpus_without_node(&on_nodes);
         let nodes = self.nodes(&limits);
@@ -108,10 +102,7 @@ impl Draft {
     }
 
     fn cpus(&self, nodes: &[Node], limits: &Limits) -> Vec<Cpu> {
-        let home: BTreeMap<CpuId, NodeId> = nodes
-            .iter()
-            .flat_map(|n| n.cpus.iter().map(|c| (c, n.id)))
-            .collect();
+        let home: BTreeMap<CpuId, NodeId> = nodes.iter().flat_map(|n| n.cpus.iter().map(|c| (c, n.id))).collect();
         let cores = Groups::new(&self.online, &self.cores, |cpu| [cpu].into_iter().collect());
         let l3s = Groups::new(&self.online, &self.l3s, |cpu| match home.get(&cpu) {
             Some(id) => self.nodes[id].cpus.clone(),
@@ -132,16 +123,10 @@ impl Draft {
     fn matrix(&self) -> Vec<u32> {
         let ids = || self.nodes.keys().copied();
         let default = |a, b| {
-            if a == b {
-                LOCAL_DISTANCE
-            } else {
-                REMOTE_DISTANCE
-            }
+            if a == b { LOCAL_DISTANCE } else { REMOTE_DISTANCE }
         };
         let pairs = ids().flat_map(|a| ids().map(move |b| (a, b)));
-        pairs
-            .map(|(a, b)| *self.distances.get(&(a, b)).unwrap_or(&default(a, b)))
-            .collect()
+        pairs.map(|(a, b)| *self.distances.get(&(a, b)).unwrap_or(&default(a, b))).collect()
     }
 }
 
@@ -180,10 +165,7 @@ impl Groups {
                 first.entry(cpu).or_insert(i);
             }
         }
-        let mut groups = Groups {
-            sets: Vec::new(),
-            index: BTreeMap::new(),
-        };
+        let mut groups = Groups { sets: Vec::new(), index: BTreeMap::new() };
         for cpu in online.iter() {
             if groups.index.contains_key(&cpu) {
                 continue;
@@ -196,9 +178,7 @@ impl Groups {
                 .filter(|c| first.get(c).copied() == stated_by && !groups.index.contains_key(c))
                 .collect();
             let number = groups.sets.len() as u32;
-            groups
-                .index
-                .extend(together.iter().map(|member| (member, number)));
+            groups.index.extend(together.iter().map(|member| (member, number)));
             groups.sets.push(Arc::new(together));
         }
         groups

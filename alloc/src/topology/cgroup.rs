@@ -104,11 +104,7 @@ impl Mount {
             "cgroup2" => Version::Two,
             _ => return None,
         };
-        Some(Self {
-            version,
-            root,
-            point,
-        })
+        Some(Self { version, root, point })
     }
 
     /// Where the cgroup lies below the mount point, if it is visible there.
@@ -159,4 +155,120 @@ fn unescape(field: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeTree;
+    use super::*;
+
+    const V1: &str = "31 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct";
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
+
+    fn read(tree: &FakeTree) -> (Option<f64>, Vec<String>) {
+        let mut warnings = Vec::new();
+        (quota(&tree.tree(), &mut warnings), warnings)
+    }
+
+    #[test]
+    fn the_tightest_level_of_version_2_holds() {
+        let tree = FakeTree::new();
+        tree.file("proc/self/cgroup", "0::/a.slice/b.service/c\n");
+        tree.file("proc/self/mountinfo", V2);
+        tree.file("sys/fs/cgroup/a.slice/cpu.max", "150000 100000\n");
+        tree.file("sys/fs/cgroup/a.slice/b.service/cpu.max", "400000 100000\n");
+        tree.file("sys/fs/cgroup/a.slice/b.service/c/cpu.max", "max 100000\n");
+        assert_eq!(read(&tree), (Some(1.5), vec![]));
+    }
+
+    #[test]
+    fn version_1_has_two_files_and_minus_one() {
+        let tree = FakeTree::new();
+        tree.file("proc/self/cgroup", "4:cpu,cpuacct:/job/step\n1:name=systemd:/\n");
+        tree.file("proc/self/mountinfo", V1);
+        let dir = "sys/fs/cgroup/cpu,cpuacct";
+        tree.file(&format!("{dir}/cpu.cfs_quota_us"), "-1\n");
+        tree.file(&format!("{dir}/cpu.cfs_period_us"), "100000\n");
+        assert_eq!(read(&tree), (None, vec![]));
+        tree.file(&format!("{dir}/job/cpu.cfs_quota_us"), "250000\n");
+        tree.file(&format!("{dir}/job/cpu.cfs_period_us"), "100000\n");
+        tree.file(&format!("{dir}/job/step/cpu.cfs_quota_us"), "800000\n");
+        tree.file(&format!("{dir}/job/step/cpu.cfs_period_us"), "200000\n");
+        assert_eq!(read(&tree), (Some(2.5), vec![]));
+    }
+
+    #[test]
+    fn hybrid_systems_take_the_tighter_of_both() {
+        let tree = FakeTree::new();
+        tree.file("proc/self/cgroup", "4:cpu,cpuacct:/x\n0::/y\n");
+        let both = format!("{V1}\n{}", V2.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified"));
+        tree.file("proc/self/mountinfo", &both);
+        tree.file("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "300000");
+        tree.file("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000");
+        tree.file("sys/fs/cgroup/unified/y/cpu.max", "700000 100000");
+        assert_eq!(read(&tree).0, Some(3.0));
+        tree.file("sys/fs/cgroup/unified/y/cpu.max", "70000 100000");
+        assert_eq!(read(&tree).0, Some(0.7));
+    }
+
+    #[test]
+    fn a_container_sees_its_own_cgroup_at_the_mount_point() {
+        for (path, root) in [
+            ("/docker/abc", "/docker/abc"),
+            // Host path against a namespaced mount, and outside the namespace.
+            ("/kubepods/pod1/abc", "/"),
+            ("/../other", "/"),
+            ("/elsewhere", "/docker/abc"),
+        ] {
+            let tree = FakeTree::new();
+            tree.file("proc/self/cgroup", &format!("0::{path}"));
+            let mount = V2.replace(" / ", &format!(" {root} "));
+            tree.file("proc/self/mountinfo", &mount);
+            tree.file("sys/fs/cgroup/cpu.max", "50000 100000");
+            assert_eq!(read(&tree).0, Some(0.5), "{path} in {root}");
+        }
+    }
+
+    #[test]
+    fn only_the_mount_that_shows_our_cgroup_counts() {
+        let tree = FakeTree::new();
+        tree.file("proc/self/cgroup", "0::/mine");
+        // Another container's cgroup, bind-mounted first.
+        let other = "29 23 0:26 /theirs /srv/theirs rw - cgroup2 cgroup2 rw";
+        tree.file("proc/self/mountinfo", &format!("{other}\n{V2}"));
+        tree.file("srv/theirs/cpu.max", "10000 100000");
+        tree.file("sys/fs/cgroup/mine/cpu.max", "200000 100000");
+        assert_eq!(read(&tree).0, Some(2.0));
+    }
+
+    #[test]
+    fn malformed_quotas_are_ignored_with_a_warning() {
+        for text in ["", "max", "banana 100000", "100000", "0 100000", "5 0", "-7 100000"] {
+            let tree = FakeTree::new();
+            tree.file("proc/self/cgroup", "0::/a");
+            tree.file("proc/self/mountinfo", V2);
+            tree.file("sys/fs/cgroup/a/cpu.max", text);
+            let (quota, warnings) = read(&tree);
+            assert_eq!(quota, None, "{text}");
+            assert_eq!(warnings.len(), usize::from(text != "max"), "{text}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_proc_files_are_no_quota() {
+        for (groups, mounts) in [("", ""), ("::::", " - "), ("0:", V2), ("0::/a", "1 2 3 - cgroup2")] {
+            let tree = FakeTree::new();
+            tree.file("proc/self/cgroup", groups);
+            tree.file("proc/self/mountinfo", mounts);
+            assert_eq!(read(&tree), (None, vec![]));
+        }
+        assert_eq!(read(&FakeTree::new()), (None, vec![]));
+    }
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        assert_eq!(unescape(r"/a\040b\134c"), r"/a b\c");
+        assert_eq!(unescape(r"/a\0é"), r"/a\0é");
+        assert_eq!(unescape(r"/a\"), r"/a\");
+    }
 }

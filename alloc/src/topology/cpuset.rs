@@ -39,7 +39,7 @@ impl CpuSet {
     /// # Errors
     ///
     /// [`TopologyError::List`] if an item is no number or range, runs
-    /// backwards, or goes beyond 65,535 (no Linux is built for more than 8,192
+    /// backwards, or goes beyond 16,383 (no Linux is built for more than 8,192
     /// CPUs; a wrong digit must not allocate gigabytes).
     pub fn parse_list(list: &str) -> Result<Self, TopologyError> {
         let mut set = Self::new();
@@ -119,11 +119,7 @@ impl CpuSet {
 
     /// The CPUs that are in at least one of the sets.
     pub fn union(&self, other: &Self) -> Self {
-        let (long, short) = if self.words.len() >= other.words.len() {
-            (self, other)
-        } else {
-            (other, self)
-        };
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
         let mut words = long.words.clone();
         for (a, b) in words.iter_mut().zip(&short.words) {
             *a |= b;
@@ -208,5 +204,101 @@ impl fmt::Display for CpuSet {
 impl fmt::Debug for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CpuSet({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        for (list, canonical) in [
+            ("", ""),
+            ("0", "0"),
+            ("0-3,8", "0-3,8"),
+            (" 7 , 0-1,1-2\n", "0-2,7"),
+            ("63-64,127,128", "63-64,127-128"),
+            ("16383", "16383"),
+        ] {
+            assert_eq!(CpuSet::parse_list(list).unwrap().to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn bad_lists_are_errors_that_name_the_item() {
+        for (list, item) in [
+            ("0-3,x", "x"),
+            (",", ""),
+            ("0,,1", ""),
+            ("3-1", "3-1"),
+            ("-1", "-1"),
+            ("+1", "+1"),
+            ("1-2-3", "1-2-3"),
+            ("0-16384", "0-16384"),
+            ("99999999999", "99999999999"),
+        ] {
+            let error = CpuSet::parse_list(list).unwrap_err();
+            match &error {
+                TopologyError::List { item: found, .. } => assert_eq!(found, item),
+                other => panic!("{other:?}"),
+            }
+            assert!(error.to_string().contains("0-3,8"), "{error}");
+        }
+    }
+
+    #[test]
+    fn masks_have_their_highest_word_first() {
+        let mask = |text| CpuSet::parse_mask(text).unwrap().to_string();
+        assert_eq!(mask("03"), "0-1");
+        assert_eq!(mask("fc00,00000000"), "42-47");
+        assert_eq!(mask("00000000,00000000"), "");
+        for bad in ["", "xyz", "1,,2", "123456789"] {
+            assert!(CpuSet::parse_mask(bad).is_err(), "{bad}");
+        }
+        let far = format!("1{}", ",00000000".repeat(512));
+        assert!(CpuSet::parse_mask(&far).is_err(), "CPU 16384");
+    }
+
+    fn numbers() -> impl Strategy<Value = BTreeSet<u32>> {
+        prop::collection::btree_set(0..1500u32, 0..60)
+    }
+
+    fn set(numbers: &BTreeSet<u32>) -> CpuSet {
+        numbers.iter().copied().map(CpuId).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_set_of_numbers(a in numbers(), b in numbers(), n in 0..1500u32) {
+            let (x, y) = (set(&a), set(&b));
+            prop_assert_eq!(x.intersection(&y), set(&(&a & &b)));
+            prop_assert_eq!(x.union(&y), set(&(&a | &b)));
+            prop_assert_eq!(x.difference(&y), set(&(&a - &b)));
+            prop_assert_eq!(x.len(), a.len());
+            prop_assert_eq!(x.is_empty(), a.is_empty());
+            prop_assert_eq!(x.first().map(|c| c.0), a.first().copied());
+            prop_assert_eq!(x.iter().map(|c| c.0).collect::<BTreeSet<_>>(), a.clone());
+            prop_assert_eq!(x.contains(CpuId(n)), a.contains(&n));
+
+            let (mut x, mut a) = (x, a);
+            prop_assert_eq!(x.insert(CpuId(n)), a.insert(n));
+            prop_assert_eq!(&x, &set(&a));
+            prop_assert_eq!(x.remove(CpuId(n)), a.remove(&n));
+            prop_assert_eq!(x, set(&a));
+        }
+
+        #[test]
+        fn survives_as_a_list(a in numbers()) {
+            prop_assert_eq!(CpuSet::parse_list(&set(&a).to_string()), Ok(set(&a)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "[-0-9a-fx, ]{0,40}|\\PC{0,40}") {
+            let _ = CpuSet::parse_list(&text);
+            let _ = CpuSet::parse_mask(&text);
+        }
     }
 }

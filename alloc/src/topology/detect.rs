@@ -64,14 +64,8 @@ impl Topology {
         if path.is_dir() {
             return Self::from_sysfs(path);
         }
-        let file = read_text(path).map_err(|e| TopologyError::File {
-            path: path.to_owned(),
-            why: e.to_string(),
-        })?;
-        Self::parse(&file).map_err(|source| TopologyError::InFile {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })
+        let file = read_text(path).map_err(|e| TopologyError::File { path: path.to_owned(), why: e.to_string() })?;
+        Self::parse(&file).map_err(|source| TopologyError::InFile { path: path.to_owned(), source: Box::new(source) })
     }
 
     /// This machine and what this process may use of it, whatever
@@ -189,4 +183,70 @@ fn fallback() -> Result<Topology, TopologyError> {
         Limits::default()
     };
     draft.finish(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeTree;
+    use super::*;
+
+    #[test]
+    fn a_value_is_a_shape_a_text_a_file_or_a_folder() {
+        let tree = FakeTree::machine(&[(0, "0-3"), (7, "4-7")]);
+        tree.file("mine.txt", "node 3 cpus 0-1\nnode 4 cpus 2\n");
+        let file = tree.root().join("mine.txt").display().to_string();
+        let folder = tree.root().display().to_string();
+        for (value, source, nodes) in [
+            (" 4x2 ", Source::Written, 4),
+            ("node 0 cpus 0-3", Source::Written, 1),
+            ("# mine\nnode 0 cpus 0\nnode 1 cpus 1", Source::Written, 2),
+            (&file, Source::Written, 2),
+            (&folder, Source::Sysfs, 2),
+        ] {
+            let topology = Topology::from_value(value).unwrap();
+            assert!(topology.is_mock(), "{value}");
+            assert_eq!((topology.source(), topology.nodes().len()), (source, nodes));
+        }
+    }
+
+    #[test]
+    fn bad_values_are_typed_errors() {
+        let tree = FakeTree::new();
+        tree.file("bad.txt", "node 0 cpus 0\nnode 0 cpus 1\n");
+        let value = |name: &str| tree.root().join(name).display().to_string();
+        let error = |value: &str| Topology::from_value(value).unwrap_err();
+        assert_eq!(error("  "), TopologyError::Empty);
+        assert_eq!(error("0x4"), TopologyError::NoNodes);
+        assert!(matches!(error("4xtwo"), TopologyError::File { .. }));
+        let missing = error(&value("missing.txt"));
+        assert!(missing.to_string().contains("missing.txt"), "{missing}");
+        let bad = error(&value("bad.txt"));
+        assert!(matches!(bad, TopologyError::InFile { .. }));
+        assert!(bad.to_string().contains("line 2: node 0"), "{bad}");
+        assert!(matches!(error(&value("")), TopologyError::NoTree { .. }));
+    }
+
+    #[cfg(all(not(feature = "hwloc"), target_os = "linux"))]
+    #[test]
+    fn a_source_can_be_asked_for_by_name() {
+        let hwloc = Topology::from_value("hwloc").unwrap_err();
+        assert_eq!(hwloc, TopologyError::HwlocNotBuilt);
+        let sysfs = Topology::from_value("sysfs").unwrap();
+        assert_eq!((sysfs.source(), sysfs.is_mock()), (Source::Sysfs, false));
+    }
+
+    #[test]
+    fn without_sysfs_there_is_one_node_with_the_right_cpu_count() {
+        let topology = fallback().unwrap();
+        assert_eq!(topology.source(), Source::Fallback);
+        assert!(!topology.is_mock());
+        let [node] = topology.nodes() else {
+            panic!("{topology}");
+        };
+        let count = std::thread::available_parallelism().unwrap().get();
+        // The count takes quotas into account, the mask does not.
+        assert!(node.cpus().len() >= count);
+        assert_eq!(topology.default_workers(), count);
+        assert!(topology.warnings()[0].contains("one node"));
+    }
 }

@@ -167,69 +167,40 @@ impl fmt::Display for TopologyError {
                 short(item),
                 short(list)
             ),
-            Syntax {
-                line,
-                found,
-                expected,
-            } => write!(
-                f,
-                "line {line}: found \"{}\", expected {expected}",
-                short(found)
-            ),
+            Syntax { line, found, expected } => {
+                write!(f, "line {line}: found \"{}\", expected {expected}", short(found))
+            }
             InLine { line, source } => write!(f, "line {line}: {source}"),
             DuplicateNode { line, node } => write!(
                 f,
                 "line {line}: node {node} is described twice: join the two lines, or number one of them differently"
             ),
-            CpuInTwoNodes {
-                line,
-                cpu,
-                first,
-                second,
-            } => write!(
+            CpuInTwoNodes { line, cpu, first, second } => write!(
                 f,
                 "line {line}: CPU {cpu} is in node {first} and again in node {second}: a CPU belongs to one node, take it out of the other"
             ),
-            CpuInTwoGroups { line, kind, cpu } => write!(
-                f,
-                "line {line}: CPU {cpu} is in two `{kind}` lines: take it out of one of them"
-            ),
-            CpuWithoutNode { line, cpu } => write!(
-                f,
-                "line {line}: CPU {cpu} is in no node: name it in the `cpus` of a `node` line above"
-            ),
-            NoNodes => write!(
-                f,
-                "the topology has no node: write at least one, as in \"node 0 cpus 0-3\""
-            ),
-            NoCpus => write!(
-                f,
-                "no node has a CPU, so nothing could run: give one node CPUs, as in \"node 0 cpus 0-3\""
-            ),
+            CpuInTwoGroups { line, kind, cpu } => {
+                write!(f, "line {line}: CPU {cpu} is in two `{kind}` lines: take it out of one of them")
+            }
+            CpuWithoutNode { line, cpu } => {
+                write!(f, "line {line}: CPU {cpu} is in no node: name it in the `cpus` of a `node` line above")
+            }
+            NoNodes => write!(f, "the topology has no node: write at least one, as in \"node 0 cpus 0-3\""),
+            NoCpus => {
+                write!(f, "no node has a CPU, so nothing could run: give one node CPUs, as in \"node 0 cpus 0-3\"")
+            }
             TooMany { what, found, limit } => {
-                write!(
-                    f,
-                    "{found} {what} are too many: at most {limit} can be described"
-                )
+                write!(f, "{found} {what} are too many: at most {limit} can be described")
             }
             MatrixRows { rows, nodes } => write!(
                 f,
                 "the distance matrix has {rows} rows for {nodes} nodes: write one row for each node, in the order of the `node` lines"
             ),
-            MatrixColumns {
-                line,
-                columns,
-                nodes,
-            } => write!(
+            MatrixColumns { line, columns, nodes } => write!(
                 f,
                 "line {line}: the distance matrix is not square, {columns} columns for {nodes} nodes: write one column for each node"
             ),
-            DistanceTooSmall {
-                line,
-                from,
-                to,
-                distance,
-            } => write!(
+            DistanceTooSmall { line, from, to, distance } => write!(
                 f,
                 "line {line}: the distance from node {from} to node {to} is {distance}: 10 is local, and nothing is nearer"
             ),
@@ -237,11 +208,9 @@ impl fmt::Display for TopologyError {
                 f,
                 "this process may run on CPUs {allowed} only, but the nodes have CPUs {cpus}: widen the affinity mask (taskset) or the cpuset (cpuset.cpus, docker --cpuset-cpus)"
             ),
-            NoTree { path } => write!(
-                f,
-                "{} is missing: name the folder that holds the recorded `sys`",
-                path.display()
-            ),
+            NoTree { path } => {
+                write!(f, "{} is missing: name the folder that holds the recorded `sys`", path.display())
+            }
             File { path, why } => write!(
                 f,
                 "{} cannot be read: {why}: name a readable file with a topology text, or write nodes x CPUs, as in \"4x2\"",
@@ -257,10 +226,7 @@ impl fmt::Display for TopologyError {
                 f,
                 "this program is built without hwloc: build it with the feature `hwloc`, or leave the choice to numart"
             ),
-            Hwloc { why } => write!(
-                f,
-                "hwloc failed: {why}: unset the HWLOC_ variables, or use the sysfs source"
-            ),
+            Hwloc { why } => write!(f, "hwloc failed: {why}: unset the HWLOC_ variables, or use the sysfs source"),
         }
     }
 }

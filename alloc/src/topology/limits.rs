@@ -38,12 +38,7 @@ impl Limits {
         limits
     }
 
-    fn warn_of_narrow_thread(
-        &mut self,
-        mask: Option<&CpuSet>,
-        listed: Option<&CpuSet>,
-        online: &CpuSet,
-    ) {
+    fn warn_of_narrow_thread(&mut self, mask: Option<&CpuSet>, listed: Option<&CpuSet>, online: &CpuSet) {
         let (Some(mask), Some(listed)) = (mask, listed) else {
             return;
         };
@@ -70,4 +65,116 @@ fn node_set(text: &str) -> Option<BTreeSet<NodeId>> {
     let mut nodes = BTreeSet::new();
     list::ranges(text, |from, to| nodes.extend((from..=to).map(NodeId))).ok()?;
     Some(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeTree;
+    use super::super::{CpuId, Topology, TopologyError, sysfs};
+    use super::*;
+
+    fn list(text: &str) -> CpuSet {
+        CpuSet::parse_list(text).unwrap()
+    }
+
+    fn status(cpus: &str, mems: &str) -> String {
+        format!("Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t{mems}\n")
+    }
+
+    /// As `this_machine` does it, on a fake machine.
+    fn read(tree: &FakeTree, mask: Option<&str>) -> Result<Topology, TopologyError> {
+        let draft = sysfs::read(&tree.tree(), false)?;
+        let limits = Limits::of_process(&tree.tree(), mask.map(list), &draft.online);
+        draft.finish(limits)
+    }
+
+    #[test]
+    fn a_mask_that_excludes_a_node_leaves_it_listed_and_says_so() {
+        let tree = FakeTree::machine(&[(0, "0-3"), (1, "4-7"), (2, "")]);
+        tree.file("proc/self/status", &status("0-2", "0-2"));
+        let topology = read(&tree, Some("0-2")).unwrap();
+        assert_eq!(topology.nodes().len(), 3);
+        let compute: Vec<NodeId> = topology.compute_nodes().map(|n| n.id()).collect();
+        assert_eq!(compute, [NodeId(0)]);
+        let excluded = topology.node(NodeId(1)).unwrap();
+        assert_eq!(excluded.cpus(), &list("4-7"));
+        assert!(excluded.allowed_cpus().is_empty());
+        assert!(!excluded.is_memory_only(), "excluded is not memory-only");
+        assert!(!topology.cpu(CpuId(3)).unwrap().allowed);
+        assert_eq!(topology.default_workers(), 3);
+        let [warning] = topology.warnings() else {
+            panic!("{:?}", topology.warnings());
+        };
+        assert!(warning.starts_with("node 1 (CPUs 4-7) is excluded"), "{warning}");
+        assert!(topology.to_string().contains("excluded"));
+    }
+
+    #[test]
+    fn a_mask_that_excludes_everything_is_an_error() {
+        let tree = FakeTree::machine(&[(0, "0-3")]);
+        let error = read(&tree, Some("8-9")).unwrap_err();
+        let expected = TopologyError::NothingAllowed { allowed: list("8-9"), cpus: list("0-3") };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("taskset"), "{error}");
+    }
+
+    #[test]
+    fn the_status_file_stands_in_for_a_refused_mask() {
+        let tree = FakeTree::machine(&[(0, "0-3"), (1, "4-7")]);
+        tree.file("proc/self/status", &status("2-5", "0-1"));
+        let topology = read(&tree, None).unwrap();
+        assert_eq!(topology.default_workers(), 4);
+        assert_eq!(topology.warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn without_mask_and_status_everything_is_allowed_and_it_says_so() {
+        let tree = FakeTree::machine(&[(0, "0-3")]);
+        for text in ["", "Cpus_allowed_list:\tbanana\nMems_allowed_list:\tx-y\n"] {
+            tree.file("proc/self/status", text);
+            let topology = read(&tree, None).unwrap();
+            assert_eq!(topology.default_workers(), 4);
+            assert!(topology.node(NodeId(0)).unwrap().memory_allowed());
+            assert_eq!(topology.warnings().len(), 1, "{:?}", topology.warnings());
+        }
+    }
+
+    #[test]
+    fn memory_can_be_excluded_on_its_own() {
+        let tree = FakeTree::machine(&[(0, "0-3"), (33, "4-7")]);
+        tree.file("proc/self/status", &status("0-7", "33"));
+        let topology = read(&tree, Some("0-7")).unwrap();
+        assert!(!topology.node(NodeId(0)).unwrap().memory_allowed());
+        assert!(topology.node(NodeId(33)).unwrap().memory_allowed());
+        assert_eq!(topology.compute_nodes().count(), 2);
+        let [warning] = topology.warnings() else {
+            panic!("{:?}", topology.warnings());
+        };
+        assert!(warning.contains("memory of node 0"), "{warning}");
+    }
+
+    #[test]
+    fn a_bound_thread_in_a_wider_process_is_named() {
+        let tree = FakeTree::machine(&[(0, "0-3")]);
+        // The list names CPUs that could come online; only 0-3 are.
+        tree.file("proc/self/status", &status("0-63", "0"));
+        let topology = read(&tree, Some("1")).unwrap();
+        assert_eq!(topology.default_workers(), 1);
+        let [warning] = topology.warnings() else {
+            panic!("{:?}", topology.warnings());
+        };
+        assert!(warning.contains("CPUs 0,2-3 of this process"), "{warning}");
+    }
+
+    #[test]
+    fn workers_follow_the_quota_rounded_up() {
+        for (max, workers) in [("150000", 2), ("200000", 2), ("1000", 1), ("99900000", 4), ("max", 4)] {
+            let tree = FakeTree::machine(&[(0, "0-1"), (1, "2-3")]);
+            tree.file("proc/self/cgroup", "0::/a");
+            tree.file("proc/self/mountinfo", "1 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+            tree.file("sys/fs/cgroup/a/cpu.max", &format!("{max} 100000"));
+            let topology = read(&tree, Some("0-3")).unwrap();
+            assert_eq!(topology.default_workers(), workers, "{max}");
+        }
+    }
 }

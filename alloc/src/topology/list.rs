@@ -5,9 +5,10 @@ use super::TopologyError;
 
 /// One more than the highest CPU or node number that is read from text.
 ///
-/// A wrong digit must not make us allocate gigabytes. Linux builds for at most
-/// 8,192 CPUs (`MAXSMP` on x86) and 1,024 nodes (`NODES_SHIFT` 10).
-pub(super) const MAX_NUMBER: u32 = 1 << 16;
+/// A wrong digit must not make us allocate gigabytes: each CPU keeps the set of
+/// its core, so memory grows with the square. Twice what Linux can be built for,
+/// 8,192 CPUs (`MAXSMP` on x86); nodes go to 1,024 (`NODES_SHIFT` 10).
+pub(super) const MAX_NUMBER: u32 = 1 << 14;
 
 /// Calls `each` for every inclusive range of a list. An empty list is valid:
 /// it is what a node without CPUs shows.
@@ -16,11 +17,7 @@ pub(super) fn ranges(list: &str, mut each: impl FnMut(u32, u32)) -> Result<(), T
     if list.is_empty() {
         return Ok(());
     }
-    let error = |item: &str, why| TopologyError::List {
-        list: list.to_owned(),
-        item: item.to_owned(),
-        why,
-    };
+    let error = |item: &str, why| TopologyError::List { list: list.to_owned(), item: item.to_owned(), why };
     for item in list.split(',') {
         let item = item.trim();
         let (from, to) = item.split_once('-').unwrap_or((item, item));
@@ -28,7 +25,7 @@ pub(super) fn ranges(list: &str, mut each: impl FnMut(u32, u32)) -> Result<(), T
             return Err(error(item, "is no number and no range of numbers"));
         };
         if to >= MAX_NUMBER {
-            return Err(error(item, "goes beyond 65535"));
+            return Err(error(item, "goes beyond 16383"));
         }
         if from > to {
             return Err(error(item, "is a range that runs backwards"));
@@ -42,11 +39,7 @@ pub(super) fn ranges(list: &str, mut each: impl FnMut(u32, u32)) -> Result<(), T
 /// highest first, joined by commas.
 pub(super) fn mask_bits(mask: &str, mut each: impl FnMut(u32)) -> Result<(), TopologyError> {
     let mask = mask.trim();
-    let error = |item: &str, why| TopologyError::List {
-        list: mask.to_owned(),
-        item: item.to_owned(),
-        why,
-    };
+    let error = |item: &str, why| TopologyError::List { list: mask.to_owned(), item: item.to_owned(), why };
     for (i, word) in mask.rsplit(',').enumerate() {
         let Ok(bits) = u32::from_str_radix(word.trim(), 16) else {
             return Err(error(word, "is no hexadecimal word of 32 bits"));
@@ -54,7 +47,7 @@ pub(super) fn mask_bits(mask: &str, mut each: impl FnMut(u32)) -> Result<(), Top
         for bit in (0..32).filter(|b| bits >> b & 1 == 1) {
             let number = i as u64 * 32 + bit;
             if number >= u64::from(MAX_NUMBER) {
-                return Err(error(word, "goes beyond 65535"));
+                return Err(error(word, "goes beyond 16383"));
             }
             each(number as u32);
         }

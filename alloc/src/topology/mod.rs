@@ -22,6 +22,8 @@ mod cgroup;
 mod cpuset;
 mod detect;
 mod error;
+#[cfg(test)]
+mod fake;
 #[cfg(feature = "hwloc")]
 mod hwloc;
 mod ids;

@@ -40,10 +40,7 @@ impl Topology {
         }
         let l3s = self.groups(Cpu::l3_siblings);
         // Without any line, each node is one group.
-        if !l3s
-            .iter()
-            .all(|l3| self.nodes().iter().any(|n| n.cpus == *l3))
-        {
+        if !l3s.iter().all(|l3| self.nodes().iter().any(|n| n.cpus == *l3)) {
             text.extend(l3s.iter().map(|l3| format!("l3 {l3}\n")));
         }
         text += "distances\n";
@@ -88,8 +85,9 @@ impl Topology {
         };
         writeln!(
             f,
-            "{} {kind} nodes from {source}: {compute} for computing, {allowed} of {} CPUs allowed",
+            "{kind} nodes from {source}: {} node{}, {compute} to compute on, {allowed} of {} CPUs allowed",
             self.nodes().len(),
+            if self.nodes().len() == 1 { "" } else { "s" },
             self.cpus().len(),
         )
     }
@@ -105,19 +103,10 @@ impl Topology {
         };
         let cpus = width("CPUs", Node::cpus);
         let allowed = width("allowed", Node::allowed_cpus);
-        writeln!(
-            f,
-            "node  {:cpus$}  {:allowed$}  cores  L3s      memory",
-            "CPUs", "allowed"
-        )?;
+        writeln!(f, "node  {:cpus$}  {:allowed$}  cores  L3s      memory", "CPUs", "allowed")?;
         for node in self.nodes() {
             let count = |of: fn(&Cpu) -> u32| {
-                let mut groups: Vec<u32> = node
-                    .cpus
-                    .iter()
-                    .filter_map(|c| self.cpu(c))
-                    .map(of)
-                    .collect();
+                let mut groups: Vec<u32> = node.cpus.iter().filter_map(|c| self.cpu(c)).map(of).collect();
                 groups.sort_unstable();
                 groups.dedup();
                 groups.len()
@@ -139,12 +128,7 @@ impl Topology {
 
     fn write_distances(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids: Vec<NodeId> = self.nodes().iter().map(Node::id).collect();
-        let widest = self
-            .parts
-            .distances
-            .iter()
-            .copied()
-            .chain(ids.iter().map(|i| i.0));
+        let widest = self.parts.distances.iter().copied().chain(ids.iter().map(|i| i.0));
         let width = widest.max().unwrap_or(0).to_string().len();
         write!(f, "distance")?;
         for id in &ids {
@@ -200,9 +184,7 @@ const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
 
 /// Bytes in the largest unit that loses nothing.
 fn exact_size(bytes: u64) -> String {
-    let exact = UNITS
-        .iter()
-        .find(|(shift, _)| bytes.is_multiple_of(1 << shift));
+    let exact = UNITS.iter().find(|(shift, _)| bytes.is_multiple_of(1 << shift));
     match exact {
         Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
         None => bytes.to_string(),

@@ -40,7 +40,7 @@ impl Topology {
     ///   bytes, which means unknown.
     /// - CPUs without a `core` line are a core each. CPUs without an `l3` line
     ///   share an L3 cache with the others of their node that have none.
-    /// - Numbers go to 65,535, nodes to 1,024 in number.
+    /// - Numbers go to 16,383, nodes to 1,024 in number.
     ///
     /// # Errors
     ///
@@ -95,11 +95,7 @@ fn shape(text: &str) -> Option<(u32, u32)> {
 fn grid(nodes: u32, cpus: u32) -> Result<Topology, TopologyError> {
     let all = u64::from(nodes) * u64::from(cpus);
     if all > u64::from(MAX_NUMBER) {
-        return Err(TopologyError::TooMany {
-            what: "CPUs",
-            found: all,
-            limit: MAX_NUMBER,
-        });
+        return Err(TopologyError::TooMany { what: "CPUs", found: all, limit: MAX_NUMBER });
     }
     let mut draft = Draft::new(Source::Written, true);
     for node in 0..nodes {
@@ -115,11 +111,7 @@ fn room_for_node(draft: &Draft) -> Result<(), TopologyError> {
     if draft.nodes.len() < MAX_NODES as usize {
         return Ok(());
     }
-    Err(TopologyError::TooMany {
-        what: "nodes",
-        found: draft.nodes.len() as u64 + 1,
-        limit: MAX_NODES,
-    })
+    Err(TopologyError::TooMany { what: "nodes", found: draft.nodes.len() as u64 + 1, limit: MAX_NODES })
 }
 
 /// What has been read so far.
@@ -135,12 +127,7 @@ struct Reader {
 
 impl Reader {
     fn new() -> Self {
-        Self {
-            draft: Draft::new(Source::Written, true),
-            order: Vec::new(),
-            rows: None,
-            grouped: Vec::new(),
-        }
+        Self { draft: Draft::new(Source::Written, true), order: Vec::new(), rows: None, grouped: Vec::new() }
     }
 
     fn line(&mut self, number: usize, line: &str) -> Result<(), TopologyError> {
@@ -170,17 +157,11 @@ impl Reader {
         }
     }
 
-    fn node<'a>(
-        &mut self,
-        line: usize,
-        mut words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), TopologyError> {
-        const NUMBER: &str = "the number of the node, up to 65535";
+    fn node<'a>(&mut self, line: usize, mut words: impl Iterator<Item = &'a str>) -> Result<(), TopologyError> {
+        const NUMBER: &str = "the number of the node, up to 16383";
         let word = words.next().unwrap_or_default();
-        let id = list::number(word)
-            .filter(|&n| n < MAX_NUMBER)
-            .map(NodeId)
-            .ok_or_else(|| syntax(line, word, NUMBER))?;
+        let id =
+            list::number(word).filter(|&n| n < MAX_NUMBER).map(NodeId).ok_or_else(|| syntax(line, word, NUMBER))?;
         if self.draft.nodes.contains_key(&id) {
             return Err(TopologyError::DuplicateNode { line, node: id });
         }
@@ -200,12 +181,7 @@ impl Reader {
         let cpus = cpus.unwrap_or_default();
         for (&first, node) in &self.draft.nodes {
             if let Some(cpu) = node.cpus.intersection(&cpus).first() {
-                return Err(TopologyError::CpuInTwoNodes {
-                    line,
-                    cpu,
-                    first,
-                    second: id,
-                });
+                return Err(TopologyError::CpuInTwoNodes { line, cpu, first, second: id });
             }
         }
         let memory = memory.unwrap_or(0);
@@ -220,11 +196,7 @@ impl Reader {
         let distances = distances.ok_or_else(|| syntax(line, text, DISTANCES))?;
         let nodes = self.order.len();
         if distances.len() != nodes {
-            return Err(TopologyError::MatrixColumns {
-                line,
-                columns: distances.len(),
-                nodes,
-            });
+            return Err(TopologyError::MatrixColumns { line, columns: distances.len(), nodes });
         }
         let row = self.rows.unwrap_or(0);
         self.rows = Some(row + 1);
@@ -234,12 +206,7 @@ impl Reader {
         };
         for (&to, distance) in self.order.iter().zip(distances) {
             if distance < LOCAL_DISTANCE {
-                return Err(TopologyError::DistanceTooSmall {
-                    line,
-                    from,
-                    to,
-                    distance,
-                });
+                return Err(TopologyError::DistanceTooSmall { line, from, to, distance });
             }
             self.draft.distances.insert((from, to), distance);
         }
@@ -256,11 +223,7 @@ impl Reader {
         {
             return Err(TopologyError::MatrixRows { rows, nodes });
         }
-        let known = self
-            .draft
-            .nodes
-            .values()
-            .fold(CpuSet::new(), |all, n| all.union(&n.cpus));
+        let known = self.draft.nodes.values().fold(CpuSet::new(), |all, n| all.union(&n.cpus));
         for (line, set) in self.grouped {
             if let Some(cpu) = set.difference(&known).first() {
                 return Err(TopologyError::CpuWithoutNode { line, cpu });
@@ -291,10 +254,7 @@ fn cpu_list(line: usize, word: &str) -> Result<CpuSet, TopologyError> {
     if word.is_empty() {
         return Err(syntax(line, "", "a list of CPUs, as in \"0-3,8\""));
     }
-    CpuSet::parse_list(word).map_err(|source| TopologyError::InLine {
-        line,
-        source: Box::new(source),
-    })
+    CpuSet::parse_list(word).map_err(|source| TopologyError::InLine { line, source: Box::new(source) })
 }
 
 fn size(line: usize, word: &str) -> Result<u64, TopologyError> {
@@ -323,9 +283,5 @@ fn end<'a>(line: usize, mut rest: impl Iterator<Item = &'a str>) -> Result<(), T
 }
 
 fn syntax(line: usize, found: &str, expected: &'static str) -> TopologyError {
-    TopologyError::Syntax {
-        line,
-        found: found.to_owned(),
-        expected,
-    }
+    TopologyError::Syntax { line, found: found.to_owned(), expected }
 }

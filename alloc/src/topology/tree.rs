@@ -38,8 +38,7 @@ impl Tree {
     /// The set in a list file or, failing that, in a mask file (all that
     /// kernels before 2.6.29 show).
     pub(super) fn list_or_mask(&self, list: &str, mask: &str) -> Option<CpuSet> {
-        self.list(list)
-            .or_else(|| CpuSet::parse_mask(&self.read(mask)?).ok())
+        self.list(list).or_else(|| CpuSet::parse_mask(&self.read(mask)?).ok())
     }
 
     /// The numbers N of all entries `{prefix}N` of a folder, ascending.

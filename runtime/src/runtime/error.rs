@@ -40,9 +40,9 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Topology(error) => error.fmt(f),
-            BuildError::NoWorkers => {
-                f.write_str("a runtime needs at least one worker: ask for one or more, or leave the number to the machine")
-            }
+            BuildError::NoWorkers => f.write_str(
+                "a runtime needs at least one worker: ask for one or more, or leave the number to the machine",
+            ),
             BuildError::UnknownNode { node, nodes } => {
                 write!(f, "there is no node {node} here; use one of ")?;
                 for (i, node) in nodes.iter().enumerate() {

@@ -31,6 +31,11 @@ impl Latch {
         Latch { state: AtomicU32::new(UNSET), waiter }
     }
 
+    /// The waiter's sleep cell.
+    pub(crate) fn waiter(&self) -> *const Sleeper {
+        self.waiter
+    }
+
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.state.load(Ordering::Acquire) == SET

@@ -66,7 +66,7 @@ pub(crate) struct Registry {
     pub(crate) workers: Box<[WorkerShared]>,
     pub(crate) gate: Gate,
     /// Thieves may force splits: membarrier is there. If not, every push is published.
-    pub(crate) can_force: bool,
+    can_force: AtomicBool,
     /// Threads that are not idle. At 0, with the gate closed and the queues empty, nothing can ever come again.
     working: AtomicUsize,
     /// Started threads, to be joined.
@@ -152,7 +152,7 @@ impl Registry {
             nodes: nodes.into(),
             workers: workers.into(),
             gate: Gate::new(),
-            can_force,
+            can_force: AtomicBool::new(can_force),
             working: AtomicUsize::new(0),
             threads: Mutex::new(Vec::new()),
             started: (Mutex::new(0), Condvar::new()),
@@ -238,6 +238,23 @@ impl Registry {
         let mut warnings = self.warnings.lock();
         if !warnings.contains(&text) {
             warnings.push(text);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn can_force(&self) -> bool {
+        self.can_force.load(Ordering::Relaxed)
+    }
+
+    /// The kernel has begun to refuse membarrier. From their next push on all owners publish everything; what an owner
+    /// that does not look up holds already stays with it until it does.
+    pub(super) fn stop_forcing(&self) {
+        self.can_force.store(false, Ordering::Relaxed);
+        self.warn_once(
+            "membarrier was refused after it had been granted: every join half is published at once from now on".into(),
+        );
+        for worker in &self.workers {
+            worker.deque.raise_hungry();
         }
     }
 

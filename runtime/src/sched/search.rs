@@ -219,7 +219,7 @@ impl Worker {
     /// Last resort: forces a split on a worker that does not look up, and steals from it. `who` looks at the strand the
     /// victim works on.
     pub(super) fn force_any(&self, who: &dyn Fn(*const Strand) -> bool) -> Option<Taken> {
-        if !self.registry.can_force {
+        if !self.registry.can_force() {
             return None;
         }
         let mut found = None;
@@ -231,11 +231,17 @@ impl Worker {
                 {
                     return false;
                 }
-                if victim.deque.force() == 0 {
-                    return false;
+                match victim.deque.force() {
+                    Ok(0) => false,
+                    Ok(_) => {
+                        self.shared().counters.own.forced.bump();
+                        true
+                    }
+                    Err(_) => {
+                        self.registry.stop_forcing();
+                        true
+                    }
                 }
-                self.shared().counters.own.forced.bump();
-                true
             });
             found = self.steal_from(node, &|_| true);
             found.is_some()

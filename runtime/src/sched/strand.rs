@@ -140,12 +140,7 @@ pub(crate) struct StrandGuard {
 
 impl StrandGuard {
     /// Takes a record. `strict` is inherited from the parent or given by the root job.
-    pub(crate) fn new(
-        wait: WaitId,
-        parent: *const Strand,
-        worker: *const Sleeper,
-        strict: bool,
-    ) -> StrandGuard {
+    pub(crate) fn new(wait: WaitId, parent: *const Strand, worker: *const Sleeper, strict: bool) -> StrandGuard {
         let record = RECORDS.with(|records| {
             let mut records = records.borrow_mut();
             let index = records.used;

@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     owner: Owner<'static>,
     /// The strand it works on; null when idle.
     strand: Cell<*const Strand>,
+    /// Where `sleeper` points.
+    sleep_cell: *const Sleeper,
     sleeper: Arc<Sleeper>,
     /// When it last published, by `clock::stamp`.
     last_publish: Cell<u64>,
@@ -61,6 +63,7 @@ impl Worker {
             // caller's promise.
             owner: unsafe { (*shared).deque.owner() },
             strand: Cell::new(ptr::null()),
+            sleep_cell: Arc::as_ptr(&sleeper),
             sleeper,
             last_publish: Cell::new(0),
             tick: Cell::new(0),
@@ -102,7 +105,7 @@ impl Worker {
 
     #[inline(always)]
     pub(crate) fn sleeper(&self) -> *const Sleeper {
-        Arc::as_ptr(&self.sleeper)
+        self.sleep_cell
     }
 
     pub(super) fn sleep_cell(&self) -> &Sleeper {
@@ -119,11 +122,11 @@ impl Worker {
     /// Pushes a `join` or scope job. Returns its index, for [`Worker::pop_at`].
     #[inline]
     pub(crate) fn push(&self, job: Job) -> usize {
-        let index = self.owner.push(job);
-        if self.owner.hungry() != 0 {
+        let pushed = self.owner.push(job);
+        if pushed.hungry {
             self.feed();
         }
-        index
+        pushed.index
     }
 
     /// Takes back the job pushed at `index`, if nobody has.
@@ -149,7 +152,7 @@ impl Worker {
         if private == 0 {
             return;
         }
-        let count = if !self.registry.can_force {
+        let count = if !self.registry.can_force() {
             // Nobody could force what we hide.
             private
         } else if self.owner.hungry() & STARVING != 0 {
@@ -161,7 +164,7 @@ impl Worker {
             self.shared().counters.own.published.add(count as u64);
             self.signal_published();
         }
-        if !self.registry.can_force {
+        if !self.registry.can_force() {
             self.owner.keep_hungry(NONE_PUBLIC);
         }
     }
@@ -234,8 +237,7 @@ impl Worker {
     pub(crate) fn as_strand(&self, taken: Taken, body: impl FnOnce()) {
         let shared = self.shared();
         shared.counters.own.jobs.bump();
-        let guard =
-            StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
+        let guard = StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
         let outer = self.strand.replace(guard.record());
         let outer_strict = shared.strict.load(Ordering::Relaxed);
         let strict = Strand::is_strict(guard.record());

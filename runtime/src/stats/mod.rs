@@ -103,7 +103,10 @@ impl Counts {
         let since = own.busy_since.get();
         let running = if since == 0 { 0 } else { nanos().saturating_sub(since) };
         let stolen = |own_node: bool| {
-            (0..nodes).filter(|&node| (node == shared.node) == own_node).map(|node| shared.counters.stolen.get(node)).sum()
+            (0..nodes)
+                .filter(|&node| (node == shared.node) == own_node)
+                .map(|node| shared.counters.stolen.get(node))
+                .sum()
         };
         Counts {
             jobs: own.jobs.get(),

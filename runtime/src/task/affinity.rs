@@ -34,10 +34,9 @@ impl fmt::Display for UnknownNode {
 impl std::error::Error for UnknownNode {}
 
 pub(crate) fn find_node(registry: &Registry, node: NodeId) -> Result<usize, UnknownNode> {
-    registry.node_index(node).ok_or_else(|| UnknownNode {
-        node,
-        nodes: registry.nodes.iter().map(|node| node.id).collect(),
-    })
+    registry
+        .node_index(node)
+        .ok_or_else(|| UnknownNode { node, nodes: registry.nodes.iter().map(|node| node.id).collect() })
 }
 
 /// What an [`Affinity`] shares with its tasks.

@@ -109,8 +109,7 @@ impl Registry {
         R: Send,
     {
         let count = self.nodes.len();
-        let calls =
-            (0..count).map(|index| BroadcastContext { index, count, node: self.nodes[index].id });
+        let calls = (0..count).map(|index| BroadcastContext { index, count, node: self.nodes[index].id });
         panic_if_shut_down(self.call_all(&body, calls, |context, entry, _| {
             // SAFETY: `call_all` keeps the job until its latch is set.
             unsafe { self.push_root(context.index, entry, true) }.is_ok()
@@ -132,9 +131,8 @@ impl Registry {
         let inside = Worker::current_of(self).is_some();
         let strand = caller.map_or(std::ptr::null(), Worker::strand);
         let sleeper = current_sleeper();
-        let jobs: Vec<_> = calls
-            .map(|context| (context, StackJob::new(move |_| body(context), Arc::as_ptr(&sleeper))))
-            .collect();
+        let jobs: Vec<_> =
+            calls.map(|context| (context, StackJob::new(move |_| body(context), Arc::as_ptr(&sleeper)))).collect();
         for (context, job) in &jobs {
             let entry = job.as_job(strand);
             if !queue(*context, entry, inside) {
@@ -163,11 +161,12 @@ impl Registry {
         let mut panic = None;
         let mut cancelled = false;
         for (_, job) in jobs {
-            match job.into_outcome() {
+            // SAFETY: the latch is set (waited for above); once for each job.
+            match unsafe { job.take_outcome() } {
                 Outcome::Ok(result) => results.push(result),
                 Outcome::Panicked(payload) if panic.is_none() => panic = Some(payload),
                 Outcome::Panicked(payload) => drop_quietly(payload),
-                Outcome::Cancelled | Outcome::Pending => cancelled = true,
+                Outcome::Cancelled => cancelled = true,
             }
         }
         match panic {

@@ -159,7 +159,7 @@ impl<T> JoinHandle<T> {
     /// [`JoinError::WouldDeadlock`].
     pub fn join(self) -> Result<T, JoinError> {
         self.wait()?;
-        Ok(self.into_output()?)
+        self.into_output()
     }
 
     fn wait(&self) -> Result<(), JoinError> {

@@ -5,10 +5,12 @@
 //! read-modify-write, no fence.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::stack_job::StackJob;
+use super::stack_job::{Outcome, StackJob};
 use crate::runtime::global_registry;
 use crate::sched::job::JobHeader;
+use crate::sched::registry::drop_quietly;
 use crate::sched::wait::{AtBound, Wait};
 use crate::sched::worker::Worker;
 
@@ -76,9 +78,7 @@ where
     RB: Send,
 {
     match Worker::current() {
-        Some(worker) => {
-            join_on(worker, || a(JoinContext { migrated: false }), |migrated| b(JoinContext { migrated }))
-        }
+        Some(worker) => join_on(worker, || a(JoinContext { migrated: false }), |migrated| b(JoinContext { migrated })),
         None => global_registry().install(|| {
             let worker = Worker::current().expect("install runs on a worker");
             join_on(worker, || a(JoinContext { migrated: true }), |migrated| b(JoinContext { migrated }))
@@ -95,24 +95,26 @@ where
     RA: Send,
     RB: Send,
 {
-    let half = StackJob::new(b, worker.sleeper());
-    let index = worker.push(half.as_job(worker.strand()));
-    // If `a` unwinds, the guard sees to it that `b` is done before our frame, which `b` may borrow from, goes. (Not
+    // If `a` unwinds, dropping the frame sees to it that `b` is done before what it may borrow goes. (Not
     // `catch_unwind`: that keeps `a` from being inlined, which is most of a small join's cost.)
-    let guard = Settle { worker, half: &half, index };
+    let mut frame = Frame { half: StackJob::new(b, worker.sleeper()), index: 0 };
+    frame.index = worker.push(frame.half.as_job(worker.strand()));
     let result_a = a();
-    mem::forget(guard);
-    if worker.pop_at(index) {
-        // SAFETY: taken back: JOB-ONCE.
-        let result_b = unsafe { half.run_inline(false) };
-        return (result_a, result_b);
+    if worker.pop_at(frame.index) || frame.settle(worker) == Settled::TakenBack {
+        // SAFETY: taken back: JOB-ONCE. Nobody else knows the frame any more, so it may move, and it is forgotten
+        // before the body runs.
+        let b = unsafe { frame.half.take_body() };
+        mem::forget(frame);
+        return (result_a, b(false));
     }
-    if settle(worker, &half, index) == Settled::TakenBack {
-        // SAFETY: as above.
-        let result_b = unsafe { half.run_inline(false) };
-        return (result_a, result_b);
+    // SAFETY: the latch is set; once.
+    let result_b = unsafe { frame.half.take_outcome() };
+    mem::forget(frame);
+    match result_b {
+        Outcome::Ok(result_b) => (result_a, result_b),
+        Outcome::Panicked(payload) => resume_unwind(payload),
+        Outcome::Cancelled => unreachable!("a join half always runs"),
     }
-    (result_a, half.into_result())
 }
 
 #[derive(PartialEq, Eq)]
@@ -123,63 +125,70 @@ enum Settled {
     Done,
 }
 
-/// The half is not simply on top: find it, or wait for whoever has it.
-#[cold]
-#[inline(never)]
-fn settle<F, R>(worker: &Worker, half: &StackJob<F, R>, index: usize) -> Settled
+/// The queued half, and where it is. Stays in place from the push until it is settled.
+struct Frame<F, R>
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,
 {
-    let header: *const JobHeader = half.as_job(std::ptr::null()).header;
-    while worker.mark() > index {
-        match worker.pop() {
-            Some(job) if std::ptr::eq(job.header, header) => return Settled::TakenBack,
-            // A scope further out got a job while `a` ran. It is not ours to run here.
-            Some(stranger) => worker.put_aside(stranger),
-            None => break,
-        }
-    }
-    let wait = Wait {
-        latch: &half.latch,
-        id: half.wait_id(),
-        base: index,
-        own: std::ptr::null(),
-        at_bound: AtBound::RunAnything,
-    };
-    let waited = worker.wait(&wait);
-    debug_assert!(waited.is_ok());
-    Settled::Done
-}
-
-/// Runs when `a` unwinds.
-struct Settle<'a, F, R>
-where
-    F: FnOnce(bool) -> R + Send,
-    R: Send,
-{
-    worker: &'a Worker,
-    half: &'a StackJob<F, R>,
+    half: StackJob<F, R>,
     index: usize,
 }
 
-impl<F, R> Drop for Settle<'_, F, R>
+impl<F, R> Frame<F, R>
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,
 {
+    /// The half is not simply on top: find it, or wait for whoever has it.
     #[cold]
-    fn drop(&mut self) {
-        if self.worker.pop_at(self.index) || settle(self.worker, self.half, self.index) == Settled::TakenBack {
-            // `a`'s panic wins; `b` is still owed its run. Its own panic must not leave this destructor.
-            let body = std::panic::AssertUnwindSafe(|| {
-                // SAFETY: taken back: JOB-ONCE.
-                drop(unsafe { self.half.run_inline(false) });
-            });
-            if let Err(payload) = std::panic::catch_unwind(body) {
-                crate::sched::registry::drop_quietly(payload);
+    #[inline(never)]
+    fn settle(&self, worker: &Worker) -> Settled {
+        let header: *const JobHeader = self.half.as_job(std::ptr::null()).header;
+        while worker.mark() > self.index {
+            match worker.pop() {
+                Some(job) if std::ptr::eq(job.header, header) => return Settled::TakenBack,
+                // A scope further out got a job while `a` ran. It is not ours to run here.
+                Some(stranger) => worker.put_aside(stranger),
+                None => break,
             }
         }
-        // If somebody else ran it, its result is dropped with the half (see `StackJob`'s outcome).
+        let wait = Wait {
+            latch: &self.half.latch,
+            id: self.half.wait_id(),
+            base: self.index,
+            own: std::ptr::null(),
+            at_bound: AtBound::RunAnything,
+        };
+        let waited = worker.wait(&wait);
+        debug_assert!(waited.is_ok());
+        Settled::Done
+    }
+}
+
+impl<F, R> Drop for Frame<F, R>
+where
+    F: FnOnce(bool) -> R + Send,
+    R: Send,
+{
+    /// `a` unwinds: its panic wins, and `b` is still owed its run. A panic of `b` must not leave this destructor.
+    #[cold]
+    fn drop(&mut self) {
+        let worker = Worker::current().expect("a join stays on its worker");
+        let payload = if worker.pop_at(self.index) || self.settle(worker) == Settled::TakenBack {
+            // SAFETY: taken back: JOB-ONCE.
+            let b = unsafe { self.half.take_body() };
+            catch_unwind(AssertUnwindSafe(|| drop(b(false)))).err()
+        } else {
+            // SAFETY: the latch is set; once.
+            match unsafe { self.half.take_outcome() } {
+                Outcome::Ok(result) => catch_unwind(AssertUnwindSafe(|| drop(result))).err(),
+                Outcome::Panicked(payload) => Some(payload),
+                Outcome::Cancelled => None,
+            }
+        };
+        if let Some(payload) = payload {
+            drop_quietly(payload);
+        }
     }
 }

@@ -52,8 +52,7 @@ impl Base {
 
     fn keep_panic(&self, payload: Box<dyn Any + Send>) {
         let boxed = Box::into_raw(Box::new(payload));
-        let first =
-            self.panic.compare_exchange(std::ptr::null_mut(), boxed, Ordering::AcqRel, Ordering::Relaxed);
+        let first = self.panic.compare_exchange(std::ptr::null_mut(), boxed, Ordering::AcqRel, Ordering::Relaxed);
         if first.is_err() {
             // SAFETY: made three lines above and not given away.
             drop_quietly(*unsafe { Box::from_raw(boxed) });
@@ -123,7 +122,12 @@ impl Base {
 }
 
 /// Opens a scope on this thread and runs `body` with it.
-fn open<T, R>(registry: Arc<Registry>, make: impl FnOnce(Base) -> T, base_of: impl FnOnce(&T) -> &Base, body: impl FnOnce(&T) -> R) -> R {
+fn open<T, R>(
+    registry: Arc<Registry>,
+    make: impl FnOnce(Base) -> T,
+    base_of: impl FnOnce(&T) -> &Base,
+    body: impl FnOnce(&T) -> R,
+) -> R {
     let sleeper: Arc<Sleeper> = current_sleeper();
     let worker = Worker::current();
     let parent = worker.map_or(std::ptr::null(), Worker::strand);
@@ -333,8 +337,8 @@ where
 /// let local = std::rc::Rc::new(7);
 /// let mut square = 0;
 /// numart_runtime::in_place_scope(|s| {
-///     let value = *local;
-///     s.spawn(|_| square = value * value);
+///     let (value, square) = (*local, &mut square);
+///     s.spawn(move |_| *square = value * value);
 /// });
 /// assert_eq!(square, 49);
 /// ```
@@ -365,9 +369,6 @@ pub(crate) fn in_place_on<'scope, R>(registry: Arc<Registry>, body: impl FnOnce(
     open(registry, Scope::new, |scope| &scope.base, body)
 }
 
-pub(crate) fn in_place_fifo_on<'scope, R>(
-    registry: Arc<Registry>,
-    body: impl FnOnce(&ScopeFifo<'scope>) -> R,
-) -> R {
+pub(crate) fn in_place_fifo_on<'scope, R>(registry: Arc<Registry>, body: impl FnOnce(&ScopeFifo<'scope>) -> R) -> R {
     open(registry, ScopeFifo::new, |scope| &scope.base, body)
 }

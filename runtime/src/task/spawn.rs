@@ -406,11 +406,11 @@ impl Registry {
             }
             None => wait_outside(&job.latch),
         }
-        match job.into_outcome() {
+        // SAFETY: the latch is set; once.
+        match unsafe { job.take_outcome() } {
             Outcome::Ok(result) => Ok(result),
             Outcome::Panicked(payload) => std::panic::resume_unwind(payload),
             Outcome::Cancelled => Err(JoinError::Shutdown),
-            Outcome::Pending => unreachable!("the latch is set"),
         }
     }
 }

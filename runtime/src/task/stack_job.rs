@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
@@ -13,7 +13,6 @@ use crate::sched::worker::Worker;
 
 /// How a job ended.
 pub(crate) enum Outcome<R> {
-    Pending,
     Ok(R),
     Panicked(Box<dyn Any + Send>),
     /// The runtime was shut down before it started.
@@ -25,10 +24,10 @@ pub(crate) enum Outcome<R> {
 pub(crate) struct StackJob<F, R> {
     header: JobHeader,
     pub(crate) latch: Latch,
-    waiter: *const Sleeper,
     /// Read out exactly once: by `execute`, by `run_inline`, or on cancellation (JOB-ONCE).
     body: UnsafeCell<ManuallyDrop<F>>,
-    outcome: UnsafeCell<Outcome<R>>,
+    /// Written before the latch is set, and read out once after.
+    outcome: UnsafeCell<MaybeUninit<Outcome<R>>>,
 }
 
 impl<F, R> StackJob<F, R>
@@ -42,9 +41,8 @@ where
         StackJob {
             header: JobHeader { execute: Self::execute },
             latch: Latch::new(waiter),
-            waiter,
             body: UnsafeCell::new(ManuallyDrop::new(body)),
-            outcome: UnsafeCell::new(Outcome::Pending),
+            outcome: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
@@ -58,15 +56,14 @@ where
         WaitId::of(&self.header)
     }
 
-    /// Runs the body in place.
+    /// The body, to be run in place.
     ///
     /// # Safety
     /// The entry was never queued or has been taken back: JOB-ONCE.
     #[inline(always)]
-    pub(crate) unsafe fn run_inline(&self, migrated: bool) -> R {
+    pub(crate) unsafe fn take_body(&self) -> F {
         // SAFETY: JOB-ONCE: nobody else reads the body.
-        let body = unsafe { ManuallyDrop::take(&mut *self.body.get()) };
-        body(migrated)
+        unsafe { ManuallyDrop::take(&mut *self.body.get()) }
     }
 
     /// # Safety
@@ -79,7 +76,7 @@ where
         let body = unsafe { ManuallyDrop::take(&mut *job.body.get()) };
         let outcome = match verb {
             Verb::Run => {
-                let migrated = Worker::current().is_none_or(|worker| worker.sleeper() != job.waiter);
+                let migrated = Worker::current().is_none_or(|worker| worker.sleeper() != job.latch.waiter());
                 match catch_unwind(AssertUnwindSafe(|| body(migrated))) {
                     Ok(result) => Outcome::Ok(result),
                     Err(payload) => Outcome::Panicked(payload),
@@ -91,27 +88,19 @@ where
             },
         };
         // SAFETY: nobody reads the outcome before the latch is set.
-        unsafe { *job.outcome.get() = outcome };
+        unsafe { (*job.outcome.get()).write(outcome) };
         // SAFETY: LATCH-ALIVE: the waiter keeps the job and its sleep cell until it sees the latch set. `this` is not
         // touched again.
         unsafe { Latch::set(&raw const (*this).latch) };
     }
 
-    /// The outcome, once the latch is set.
-    pub(crate) fn into_outcome(self) -> Outcome<R> {
-        debug_assert!(self.latch.is_set());
-        self.outcome.into_inner()
-    }
-
-    /// The result, once the latch is set; a panic goes on here.
+    /// The outcome.
     ///
-    /// # Panics
-    /// With the body's panic.
-    pub(crate) fn into_result(self) -> R {
-        match self.into_outcome() {
-            Outcome::Ok(result) => result,
-            Outcome::Panicked(payload) => resume_unwind(payload),
-            Outcome::Pending | Outcome::Cancelled => unreachable!("a join half always runs"),
-        }
+    /// # Safety
+    /// The latch is set, and this is called once.
+    pub(crate) unsafe fn take_outcome(&self) -> Outcome<R> {
+        debug_assert!(self.latch.is_set());
+        // SAFETY: written before the latch was set; read once.
+        unsafe { (*self.outcome.get()).assume_init_read() }
     }
 }

@@ -9,6 +9,25 @@ struct Slot {
     strand: AtomicPtr<Strand>,
 }
 
+/// A ring's slots and mask, copied out of it.
+#[derive(Clone, Copy)]
+pub(super) struct Slots {
+    first: *const Slot,
+    mask: usize,
+}
+
+impl Slots {
+    /// # Safety
+    /// The ring is alive, and slot `index` is the caller's to write.
+    #[inline(always)]
+    pub(super) unsafe fn write(self, index: usize, job: Job) {
+        // SAFETY: `index & mask` is below the number of slots, and the ring is alive.
+        let slot = unsafe { &*self.first.add(index & self.mask) };
+        slot.header.store(job.header.cast_mut(), Ordering::Relaxed);
+        slot.strand.store(job.strand.cast_mut(), Ordering::Relaxed);
+    }
+}
+
 /// Reads may race with writes of a later lap; the words are then thrown away (the reader's exchange of `top` fails).
 pub(super) struct Buffer {
     slots: Box<[Slot]>,
@@ -35,6 +54,10 @@ impl Buffer {
         drop(unsafe { Box::from_raw(buffer) });
     }
 
+    pub(super) fn slots(&self) -> Slots {
+        Slots { first: self.slots.as_ptr(), mask: self.mask }
+    }
+
     pub(super) fn capacity(&self) -> usize {
         self.mask + 1
     }
@@ -45,11 +68,9 @@ impl Buffer {
         unsafe { self.slots.get_unchecked(index & self.mask) }
     }
 
-    #[inline(always)]
     pub(super) fn write(&self, index: usize, job: Job) {
-        let slot = self.slot(index);
-        slot.header.store(job.header.cast_mut(), Ordering::Relaxed);
-        slot.strand.store(job.strand.cast_mut(), Ordering::Relaxed);
+        // SAFETY: our own slots; the caller is the owner, who alone writes.
+        unsafe { self.slots().write(index, job) };
     }
 
     #[inline(always)]

@@ -27,10 +27,12 @@ use std::cell::{Cell, UnsafeCell};
 
 use crossbeam_utils::CachePadded;
 
-use self::buffer::Buffer;
+use self::buffer::{Buffer, Slots};
 use super::job::Job;
 use super::strand::Strand;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, heavy_fence, light_fence, spin_hint};
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, heavy_fence, light_fence, spin_hint,
+};
 
 /// `hungry`: nothing is public; publish the oldest private job at the next push or pop.
 pub(crate) const NONE_PUBLIC: u32 = 1;
@@ -55,6 +57,10 @@ pub(crate) enum Steal {
     /// The oldest public job does not satisfy the filter.
     Unrelated,
 }
+
+/// The kernel refused the membarrier: nothing was forced, and nothing can be.
+#[derive(Debug)]
+pub(crate) struct NoBarrier;
 
 /// The owner writes these on every push and pop; thieves read `tail` only to see whether anything is private.
 struct OwnerLine {
@@ -116,10 +122,11 @@ impl SplitDeque {
     pub(crate) unsafe fn owner(&self) -> Owner<'_> {
         let buffer = self.owner.buffer.load(Ordering::Acquire);
         // SAFETY: ONE-OWNER: nobody else replaces or frees the buffer.
-        let capacity = unsafe { (*buffer).capacity() };
+        let (capacity, slots) = unsafe { ((*buffer).capacity(), (*buffer).slots()) };
         Owner {
             deque: self,
             buffer: Cell::new(buffer),
+            slots: Cell::new(slots),
             room: Cell::new(self.top.load(Ordering::Acquire) + capacity),
         }
     }
@@ -177,10 +184,10 @@ impl SplitDeque {
     /// Makes half of the private jobs (the older ones) public without the owner's help. Returns how many.
     ///
     /// Costs one membarrier (2 to 13 us). Zero if nothing was private, another thread holds the lock, or the owner
-    /// was quicker. Only where membarrier is registered (or under loom).
-    pub(crate) fn force(&self) -> usize {
+    /// was quicker.
+    pub(crate) fn force(&self) -> Result<usize, NoBarrier> {
         if !self.has_private() || self.border.lock.swap(true, Ordering::Acquire) {
-            return 0;
+            return Ok(0);
         }
         let split = self.border.split.load(Ordering::Relaxed);
         let tail = self.owner.tail.load(Ordering::Acquire);
@@ -191,19 +198,26 @@ impl SplitDeque {
             // From here on a pop that reaches below `want` goes to its slow path and waits for the lock ...
             self.border.limit.store(want, Ordering::Relaxed);
             // ... if it loads `limit` after this barrier; if before, then its store of `tail` is visible after it.
-            heavy_fence();
+            if !heavy_fence() {
+                self.border.limit.store(split, Ordering::Relaxed);
+                self.border.lock.store(false, Ordering::Release);
+                return Err(NoBarrier);
+            }
             let tail = self.owner.tail.load(Ordering::Acquire);
             #[cfg(not(numart_break = "force_recheck"))]
             let end = if (tail.wrapping_sub(want) as isize) >= 0 { want } else { tail.max(split) };
             #[cfg(numart_break = "force_recheck")]
-            let end = { let _ = tail; want };
+            let end = {
+                let _ = tail;
+                want
+            };
             // Thieves may take what lies below `end` only now: until the check it could have been the owner's.
             self.border.limit.store(end, Ordering::Relaxed);
             self.border.split.store(end, Ordering::Release);
             forced = end - split;
         }
         self.border.lock.store(false, Ordering::Release);
-        forced
+        Ok(forced)
     }
 
     fn lock(&self) {
@@ -246,10 +260,20 @@ impl Drop for SplitDeque {
     }
 }
 
+/// Where a job went, and whether somebody asked for one.
+#[derive(Clone, Copy)]
+pub(crate) struct Pushed {
+    pub(crate) index: usize,
+    /// See [`Owner::hungry`].
+    pub(crate) hungry: bool,
+}
+
 /// The owner's half: not `Send`, one per deque.
 pub(crate) struct Owner<'a> {
     deque: &'a SplitDeque,
+    /// The ring in use, and where its slots are: one load less on every push.
     buffer: Cell<*mut Buffer>,
+    slots: Cell<Slots>,
     /// The first index that may not fit: `top` when last looked at, plus the capacity.
     room: Cell<usize>,
 }
@@ -257,28 +281,30 @@ pub(crate) struct Owner<'a> {
 impl<'a> Owner<'a> {
     /// Appends a job and returns its index. The caller looks at [`Owner::hungry`] afterwards.
     #[inline]
-    pub(crate) fn push(&self, job: Job) -> usize {
-        let tail = self.deque.owner.tail.load(Ordering::Relaxed);
+    pub(crate) fn push(&self, job: Job) -> Pushed {
+        let deque = self.deque;
+        let tail = deque.owner.tail.load(Ordering::Relaxed);
         if tail == self.room.get() {
             self.make_room(tail);
         }
-        // SAFETY: ONE-OWNER: the cached buffer is the current one; slot `tail` is free, since `tail < room`.
-        unsafe { (*self.buffer.get()).write(tail, job) };
-        self.deque.owner.tail.store(tail + 1, Ordering::Release);
-        tail
+        // SAFETY: ONE-OWNER: the cached slots are the current ring's; slot `tail` is free, since `tail < room`.
+        unsafe { self.slots.get().write(tail, job) };
+        deque.owner.tail.store(tail + 1, Ordering::Release);
+        Pushed { index: tail, hungry: deque.border.hungry.load(Ordering::Relaxed) != 0 }
     }
 
     /// Takes back the job pushed at `index` if it is the newest and still private: the end of a `join` that nobody
     /// helped with. No atomic read-modify-write, no fence.
     #[inline]
     pub(crate) fn pop_at(&self, index: usize) -> bool {
-        let line = &self.deque.owner;
+        let deque = self.deque;
+        let line = &deque.owner;
         if line.tail.load(Ordering::Relaxed) != index + 1 {
             return false;
         }
         line.tail.store(index, Ordering::Release);
         light_fence();
-        if index >= self.deque.border.limit.load(Ordering::Relaxed) {
+        if index >= deque.border.limit.load(Ordering::Relaxed) {
             return true;
         }
         // Undo: `pop` decides under the lock.
@@ -342,8 +368,8 @@ impl<'a> Owner<'a> {
             }
             if back == 1 {
                 // The last public job: whoever moves `top` has it.
-                let won = top == to
-                    && deque.top.compare_exchange(to, to + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+                let won =
+                    top == to && deque.top.compare_exchange(to, to + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
                 deque.move_border(split);
                 deque.border.hungry.fetch_or(NONE_PUBLIC, Ordering::Relaxed);
                 return won.then(|| read(split - 1));
@@ -424,6 +450,8 @@ impl<'a> Owner<'a> {
         // same jobs there, since nobody writes it any more.
         deque.owner.buffer.store(new, Ordering::Release);
         self.buffer.set(new);
+        // SAFETY: just made.
+        self.slots.set(unsafe { (*new).slots() });
         self.room.set(top + capacity * 2);
         // SAFETY: ONE-OWNER.
         unsafe { (*deque.retired.get()).push(old) };

@@ -1,0 +1,1 @@
+//! The deque alone, on real threads.
