@@ -17,9 +17,7 @@ pub struct Words {
 impl Words {
     /// No words.
     pub fn new() -> Words {
-        Words {
-            shards: (0..SHARDS).map(|_| WordMap::default()).collect(),
-        }
+        Words { shards: (0..SHARDS).map(|_| WordMap::default()).collect() }
     }
 
     /// Counts a word once more.
@@ -50,19 +48,18 @@ impl Words {
 
     /// Words that were not counted equally often, at most `n` of them, with both counts.
     pub fn differences(&self, other: &Words, n: usize) -> Vec<(String, u64, u64)> {
-        let compare =
-            |a: &'_ Words, b: &'_ Words, found: &mut Vec<(String, u64, u64)>, swap: bool| {
-                for (a, b) in a.shards.iter().zip(&b.shards) {
-                    for (hash, word, count) in a.iter() {
-                        let other = b.get(hash, word);
-                        // Words that both have are found in the first direction already.
-                        if other != count && !(swap && other > 0) && found.len() < n {
-                            let (ours, theirs) = if swap { (other, count) } else { (count, other) };
-                            found.push((String::from_utf8_lossy(word).into_owned(), ours, theirs));
-                        }
+        let compare = |a: &'_ Words, b: &'_ Words, found: &mut Vec<(String, u64, u64)>, swap: bool| {
+            for (a, b) in a.shards.iter().zip(&b.shards) {
+                for (hash, word, count) in a.iter() {
+                    let other = b.get(hash, word);
+                    // Words that both have are found in the first direction already.
+                    if other != count && !(swap && other > 0) && found.len() < n {
+                        let (ours, theirs) = if swap { (other, count) } else { (count, other) };
+                        found.push((String::from_utf8_lossy(word).into_owned(), ours, theirs));
                     }
                 }
-            };
+            }
+        };
         let mut found = Vec::new();
         compare(self, other, &mut found, false);
         compare(other, self, &mut found, true);
@@ -97,8 +94,7 @@ impl Files {
     /// Counts a file or folder that could not be read.
     pub fn unreadable(&mut self, path: &Path, error: &io::Error) {
         self.unreadable += 1;
-        self.example
-            .get_or_insert_with(|| format!("{}: {error}", path.display()));
+        self.example.get_or_insert_with(|| format!("{}: {error}", path.display()));
     }
 }
 
@@ -151,10 +147,7 @@ mod tests {
         let mut found = ours.differences(&theirs, 9);
         found.sort();
         let expected = [("more", 2, 1), ("ours", 1, 0), ("theirs", 0, 1)];
-        assert_eq!(
-            found,
-            expected.map(|(word, ours, theirs)| (word.to_owned(), ours, theirs))
-        );
+        assert_eq!(found, expected.map(|(word, ours, theirs)| (word.to_owned(), ours, theirs)));
         assert_eq!(ours.differences(&theirs, 1).len(), 1);
     }
 }

@@ -31,11 +31,7 @@ struct Local {
 
 impl Local {
     fn new(buffer: usize) -> Local {
-        Local {
-            words: Words::new(),
-            files: Files::default(),
-            buffer: vec![0; buffer],
-        }
+        Local { words: Words::new(), files: Files::default(), buffer: vec![0; buffer] }
     }
 }
 
@@ -102,10 +98,7 @@ struct Shelf {
 impl Shelf {
     fn new() -> Shelf {
         let shards = Words::new().shards.into_iter().map(Mutex::new).collect();
-        Shelf {
-            locals: Mutex::new(Vec::new()),
-            shards,
-        }
+        Shelf { locals: Mutex::new(Vec::new()), shards }
     }
 
     /// There are never more `Local`s than threads that are in here at one time. `count` must not wait for other tasks.
@@ -138,15 +131,8 @@ impl Shelf {
             self.empty(&mut local);
             files += local.files;
         }
-        let shards = self
-            .shards
-            .into_iter()
-            .map(|shard| shard.into_inner().expect("no holder panics"))
-            .collect();
-        Counted {
-            words: Words { shards },
-            files,
-        }
+        let shards = self.shards.into_iter().map(|shard| shard.into_inner().expect("no holder panics")).collect();
+        Counted { words: Words { shards }, files }
     }
 }
 
@@ -169,9 +155,7 @@ fn count_first_part(path: &Path, local: &mut Local) -> io::Result<Vec<Part>> {
     let size = file.metadata()?.len();
     count_words(local, read, 0, PART);
     let starts = (PART as u64..size).step_by(PART);
-    Ok(starts
-        .map(|start| (start, size.min(start + PART as u64)))
-        .collect())
+    Ok(starts.map(|start| (start, size.min(start + PART as u64))).collect())
 }
 
 /// Counts a part that is not the first.
@@ -211,11 +195,7 @@ fn count_whole(path: &Path, local: &mut Local) -> io::Result<()> {
 
 /// Counts the words that begin between `start` and `end` in the first `filled` bytes of the buffer.
 fn count_words(local: &mut Local, filled: usize, start: usize, end: usize) {
-    let Local {
-        words: map,
-        files,
-        buffer,
-    } = local;
+    let Local { words: map, files, buffer } = local;
     let mut found = 0;
     words(&buffer[..filled], start..end, |word| {
         map.add(word);
@@ -268,10 +248,7 @@ mod tests {
         assert_eq!(counted.words.len(), plain.words.len());
         let (mut files, mut plain) = (counted.files.clone(), plain.files);
         // Which one is the example depends on the order.
-        assert_eq!(
-            files.example.take().is_some(),
-            plain.example.take().is_some()
-        );
+        assert_eq!(files.example.take().is_some(), plain.example.take().is_some());
         assert_eq!(files, plain);
         counted
     }
@@ -288,13 +265,7 @@ mod tests {
         late.extend(b"\0two");
         folder.file("late", &late);
         let locked = folder.file("locked", "secret");
-        let mut expected = Files {
-            texts: 5,
-            words: 8,
-            binary: 1,
-            folders: 2,
-            ..Files::default()
-        };
+        let mut expected = Files { texts: 5, words: 8, binary: 1, folders: 2, ..Files::default() };
         expected.bytes = 11 + 10 + 8 + late.len() as u64;
         lock(&locked);
         // The superuser may read everything.
@@ -304,10 +275,7 @@ mod tests {
             (expected.texts, expected.words, expected.bytes) = (6, 9, expected.bytes + 6);
         }
         let mut counted = both(std::slice::from_ref(&folder.0));
-        assert_eq!(
-            counted.files.example.take().is_some(),
-            expected.unreadable > 0
-        );
+        assert_eq!(counted.files.example.take().is_some(), expected.unreadable > 0);
         assert_eq!(counted.files, expected);
         assert_eq!(counted.words.top(1), [(&b"two"[..], 6)]);
     }
@@ -326,31 +294,16 @@ mod tests {
     #[test]
     fn a_file_that_opens_and_cannot_be_read_is_counted() {
         let folder = Folder::new();
-        let paths = [
-            "/proc/self/mem".into(),
-            folder.file("a", "word"),
-            folder.0.join("absent"),
-        ];
+        let paths = ["/proc/self/mem".into(), folder.file("a", "word"), folder.0.join("absent")];
         let counted = both(&paths);
-        assert_eq!(
-            (
-                counted.files.texts,
-                counted.files.unreadable,
-                counted.files.binary
-            ),
-            (1, 2, 0)
-        );
+        assert_eq!((counted.files.texts, counted.files.unreadable, counted.files.binary), (1, 2, 0));
         assert!(counted.files.example.is_some());
     }
 
     #[test]
     fn a_long_file_is_counted_in_parts_and_gives_the_same() {
         let folder = Folder::new();
-        for (name, size) in [
-            ("short", PART + AFTER - 1),
-            ("exact", PART + AFTER),
-            ("long", 3 * PART + 17),
-        ] {
+        for (name, size) in [("short", PART + AFTER - 1), ("exact", PART + AFTER), ("long", 3 * PART + 17)] {
             let mut text = String::new();
             let mut i = 0_u64;
             while text.len() < size {
@@ -372,9 +325,6 @@ mod tests {
         let folder = Folder::new();
         let path = folder.file("base64", vec![b'x'; 2 * PART + 5]);
         let counted = both(&[path]);
-        assert_eq!(
-            counted.words.top(2),
-            [(&[b'x'; crate::words::LONGEST][..], 1)]
-        );
+        assert_eq!(counted.words.top(2), [(&[b'x'; crate::words::LONGEST][..], 1)]);
     }
 }

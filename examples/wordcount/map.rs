@@ -37,14 +37,8 @@ impl WordMap {
         loop {
             let slot = &mut self.slots[at];
             if slot.count == 0 {
-                let start =
-                    u32::try_from(self.text.len()).expect("a map holds less than 4 GiB of words");
-                *slot = Slot {
-                    hash,
-                    count,
-                    start,
-                    len: word.len() as u32,
-                };
+                let start = u32::try_from(self.text.len()).expect("a map holds less than 4 GiB of words");
+                *slot = Slot { hash, count, start, len: word.len() as u32 };
                 self.text.extend_from_slice(word);
                 self.used += 1;
                 return;
@@ -62,11 +56,7 @@ impl WordMap {
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
         self.slots.iter().filter(|slot| slot.count > 0).map(|slot| {
             let start = slot.start as usize;
-            (
-                slot.hash,
-                &self.text[start..start + slot.len as usize],
-                slot.count,
-            )
+            (slot.hash, &self.text[start..start + slot.len as usize], slot.count)
         })
     }
 
@@ -80,9 +70,7 @@ impl WordMap {
         loop {
             let slot = &self.slots[at];
             let start = slot.start as usize;
-            if slot.count == 0
-                || slot.hash == hash && &self.text[start..start + slot.len as usize] == word
-            {
+            if slot.count == 0 || slot.hash == hash && &self.text[start..start + slot.len as usize] == word {
                 return slot.count;
             }
             at = (at + 1) & mask;

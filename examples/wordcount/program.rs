@@ -48,11 +48,7 @@ pub fn usage(message: &str) -> ExitCode {
 
 /// `None` if help was asked for.
 fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Options>, String> {
-    let mut options = Options {
-        workers: None,
-        paths: Vec::new(),
-        check: true,
-    };
+    let mut options = Options { workers: None, paths: Vec::new(), check: true };
     let mut only_paths = false;
     while let Some(arg) = args.next() {
         match arg.to_str() {
@@ -61,12 +57,8 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
             Some("--no-check") if !only_paths => options.check = false,
             Some("--workers") if !only_paths => {
                 let value = args.next().ok_or("--workers needs a number")?;
-                let number = value
-                    .to_str()
-                    .and_then(|value| value.parse().ok())
-                    .filter(|&n: &usize| n > 0);
-                options.workers =
-                    Some(number.ok_or(format!("--workers {value:?}: not a number above 0"))?);
+                let number = value.to_str().and_then(|value| value.parse().ok()).filter(|&n: &usize| n > 0);
+                options.workers = Some(number.ok_or(format!("--workers {value:?}: not a number above 0"))?);
             }
             Some(option) if !only_paths && option.starts_with('-') => {
                 return Err(format!("unknown option {option}; --help lists the options"));
@@ -84,11 +76,7 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
 }
 
 /// Counts on `pool`, prints the answer and checks it. `about_the_run` is printed between the two.
-pub fn run(
-    options: &Options,
-    pool: &impl Parallel,
-    about_the_run: impl FnOnce() -> String,
-) -> ExitCode {
+pub fn run(options: &Options, pool: &impl Parallel, about_the_run: impl FnOnce() -> String) -> ExitCode {
     let begin = Instant::now();
     let counted = count(pool, &options.paths);
     let took = begin.elapsed();
@@ -115,22 +103,10 @@ fn report(counted: &Counted, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        writeln!(text, "{}", format!("{name:<13} {value}").trim_end())
-            .expect("writing to a string cannot fail");
+        writeln!(text, "{}", format!("{name:<13} {value}").trim_end()).expect("writing to a string cannot fail");
     };
-    line(
-        "text files",
-        format!(
-            "{} in {} folders, {:.1} MB",
-            files.texts,
-            files.folders,
-            files.bytes as f64 / 1e6
-        ),
-    );
-    line(
-        "words",
-        format!("{}, {} different", files.words, counted.words.len()),
-    );
+    line("text files", format!("{} in {} folders, {:.1} MB", files.texts, files.folders, files.bytes as f64 / 1e6));
+    line("words", format!("{}, {} different", files.words, counted.words.len()));
     line(
         "skipped",
         format!(
@@ -151,58 +127,37 @@ fn report(counted: &Counted, took: Duration) -> String {
     );
     line("most frequent", String::new());
     for (word, count) in counted.words.top(10) {
-        line(
-            "",
-            format!("{count:>11}  {}", String::from_utf8_lossy(word)),
-        );
+        line("", format!("{count:>11}  {}", String::from_utf8_lossy(word)));
     }
     text
 }
 
 /// What the check says, and whether both answers are equal.
-fn verdict(
-    counted: &Counted,
-    plain: &Counted,
-    took: Duration,
-    took_plain: Duration,
-) -> (String, bool) {
+fn verdict(counted: &Counted, plain: &Counted, took: Duration, took_plain: Duration) -> (String, bool) {
     let differences = counted.words.differences(&plain.words, 5);
-    let totals = |counted: &Counted| {
-        (
-            counted.files.texts,
-            counted.files.bytes,
-            counted.files.words,
-            counted.words.len(),
-        )
-    };
+    let totals =
+        |counted: &Counted| (counted.files.texts, counted.files.bytes, counted.files.words, counted.words.len());
     if differences.is_empty() && totals(counted) == totals(plain) {
         let times = took_plain.as_secs_f64() / took.as_secs_f64();
         let seconds = took_plain.as_secs_f64();
         return (
-            format!(
-                "check         equal; the sequential count took {seconds:.3} s, {times:.2} times as long\n"
-            ),
+            format!("check         equal; the sequential count took {seconds:.3} s, {times:.2} times as long\n"),
             true,
         );
     }
-    let mut text = String::from(
-        "check         NOT EQUAL: this is a bug, unless the files changed meanwhile\n",
-    );
+    let mut text = String::from("check         NOT EQUAL: this is a bug, unless the files changed meanwhile\n");
     for (word, ours, theirs) in differences {
         text += &format!("              {word}: {ours}, sequential {theirs}\n");
     }
     let (ours, theirs) = (totals(counted), totals(plain));
-    text +=
-        &format!("              files, bytes, words, different: {ours:?}, sequential {theirs:?}\n");
+    text += &format!("              files, bytes, words, different: {ours:?}, sequential {theirs:?}\n");
     (text, false)
 }
 
 /// The most memory this process ever used, in bytes, where the system says so.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

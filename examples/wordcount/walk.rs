@@ -48,20 +48,12 @@ struct Entry {
 pub fn walk(pool: &impl Parallel, paths: &[PathBuf], visit: &(impl Fn(Found<'_>) + Sync)) {
     let entries: Vec<Entry> = paths
         .iter()
-        .map(|path| Entry {
-            kind: fs::metadata(path).map(|meta| meta.file_type()),
-            path: path.clone(),
-        })
+        .map(|path| Entry { kind: fs::metadata(path).map(|meta| meta.file_type()), path: path.clone() })
         .collect();
     walk_entries(pool, &entries, DEEPEST, visit);
 }
 
-fn walk_entries(
-    pool: &impl Parallel,
-    entries: &[Entry],
-    depth: usize,
-    visit: &(impl Fn(Found<'_>) + Sync),
-) {
+fn walk_entries(pool: &impl Parallel, entries: &[Entry], depth: usize, visit: &(impl Fn(Found<'_>) + Sync)) {
     pool.for_each(entries, |Entry { path, kind }| match kind {
         Ok(kind) if kind.is_file() => visit(Found::File(path)),
         Ok(kind) if kind.is_symlink() => visit(Found::Link),
@@ -73,26 +65,16 @@ fn walk_entries(
             Err(error) => visit(Found::Unreadable(path, error)),
         },
         Ok(_) => visit(Found::Special),
-        Err(error) => visit(Found::Unreadable(
-            path,
-            io::Error::new(error.kind(), error.to_string()),
-        )),
+        Err(error) => visit(Found::Unreadable(path, io::Error::new(error.kind(), error.to_string()))),
     });
 }
 
 fn list(folder: &Path, depth: usize) -> io::Result<Vec<Entry>> {
     if depth == 0 {
-        return Err(io::Error::other(format!(
-            "more than {DEEPEST} folders deep"
-        )));
+        return Err(io::Error::other(format!("more than {DEEPEST} folders deep")));
     }
     fs::read_dir(folder)?
-        .map(|entry| {
-            entry.map(|entry| Entry {
-                path: entry.path(),
-                kind: entry.file_type(),
-            })
-        })
+        .map(|entry| entry.map(|entry| Entry { path: entry.path(), kind: entry.file_type() }))
         .collect()
 }
 
@@ -108,11 +90,7 @@ pub mod tests {
     impl Folder {
         pub fn new() -> Folder {
             static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name = format!(
-                "wordcount-{}-{}",
-                std::process::id(),
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            );
+            let name = format!("wordcount-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             fs::create_dir(&path).unwrap();
             Folder(path)
@@ -157,9 +135,7 @@ pub mod tests {
         symlink("..", folder.0.join("a/circle")).unwrap();
         symlink("top", folder.0.join("to-file")).unwrap();
         symlink("nowhere", folder.0.join("dangling")).unwrap();
-        let expected = [
-            "Folder", "Folder", "Folder", "Link", "Link", "Link", "deep", "top",
-        ];
+        let expected = ["Folder", "Folder", "Folder", "Link", "Link", "Link", "deep", "top"];
         assert_eq!(found(std::slice::from_ref(&folder.0)), expected);
         assert_eq!(found(&[folder.0.join("a/circle")]), expected);
         assert_eq!(found(&[folder.0.join("to-file")]), ["to-file"]);
@@ -170,10 +146,7 @@ pub mod tests {
     fn what_is_neither_file_nor_folder_is_told_apart() {
         let folder = Folder::new();
         let _socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket")).unwrap();
-        assert_eq!(
-            found(std::slice::from_ref(&folder.0)),
-            ["Folder", "Special"]
-        );
+        assert_eq!(found(std::slice::from_ref(&folder.0)), ["Folder", "Special"]);
     }
 
     #[test]

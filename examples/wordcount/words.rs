@@ -48,9 +48,7 @@ pub fn words(text: &[u8], part: Range<usize>, mut found: impl FnMut(&[u8])) {
         match KIND[text[at] as usize] {
             BLANK => at += 1,
             OTHER => match character(&text[at..]) {
-                Some((c, _)) if c.is_alphanumeric() => {
-                    at = one_word(text, at, &mut word, &mut found)
-                }
+                Some((c, _)) if c.is_alphanumeric() => at = one_word(text, at, &mut word, &mut found),
                 Some((_, len)) => at += len,
                 None => at += 1,
             },
@@ -61,12 +59,7 @@ pub fn words(text: &[u8], part: Range<usize>, mut found: impl FnMut(&[u8])) {
 
 /// Reads the word at `start` and returns where its run ends.
 #[inline(always)]
-fn one_word(
-    text: &[u8],
-    start: usize,
-    word: &mut [u8; BUFFER],
-    found: &mut impl FnMut(&[u8]),
-) -> usize {
+fn one_word(text: &[u8], start: usize, word: &mut [u8; BUFFER], found: &mut impl FnMut(&[u8])) -> usize {
     // Nearly all words are ASCII from end to end, and short.
     let short = &text[start..text.len().min(start + LONGEST)];
     let mut len = 0;
@@ -164,9 +157,7 @@ mod tests {
         for &end in cuts.iter().chain([&text.len()]) {
             let seen = start.saturating_sub(BEFORE)..text.len().min(end + AFTER);
             let part = start - seen.start..end - seen.start;
-            words(&text[seen], part, |word| {
-                found.push(String::from_utf8(word.to_vec()).unwrap())
-            });
+            words(&text[seen], part, |word| found.push(String::from_utf8(word.to_vec()).unwrap()));
             start = end;
         }
         found
@@ -211,20 +202,7 @@ mod tests {
     #[test]
     fn the_words_are_those_of_the_definition() {
         let text = "Don't panic: it's 42—Straße, ÉTÉ; naïve_name \u{1d518}x. ΣΑΣ";
-        let expected = [
-            "don",
-            "t",
-            "panic",
-            "it",
-            "s",
-            "42",
-            "straße",
-            "été",
-            "naïve",
-            "name",
-            "\u{1d518}x",
-            "σασ",
-        ];
+        let expected = ["don", "t", "panic", "it", "s", "42", "straße", "été", "naïve", "name", "\u{1d518}x", "σασ"];
         assert_eq!(cut(text.as_bytes(), &[]), expected);
         assert_eq!(defined(text.as_bytes()), expected);
     }
@@ -240,42 +218,23 @@ mod tests {
             let whole = cut(&text, &[]);
             assert_eq!(whole, defined(&text), "round {round}: {text:?}");
             for at in 0..=text.len() {
-                assert_eq!(
-                    cut(&text, &[at]),
-                    whole,
-                    "round {round}: {text:?} cut at {at}"
-                );
+                assert_eq!(cut(&text, &[at]), whole, "round {round}: {text:?} cut at {at}");
             }
-            let mut cuts: Vec<usize> = (0..random.below(6))
-                .map(|_| random.below(text.len() + 1))
-                .collect();
+            let mut cuts: Vec<usize> = (0..random.below(6)).map(|_| random.below(text.len() + 1)).collect();
             cuts.sort_unstable();
-            assert_eq!(
-                cut(&text, &cuts),
-                whole,
-                "round {round}: {text:?} cut at {cuts:?}"
-            );
+            assert_eq!(cut(&text, &cuts), whole, "round {round}: {text:?} cut at {cuts:?}");
         }
     }
 
     #[test]
     fn a_word_is_never_longer_than_the_longest() {
-        for (letter, kept) in [
-            ("x", LONGEST),
-            ("é", LONGEST / 2),
-            ("中", LONGEST / 3),
-            ("Ⱥ", LONGEST / 2),
-        ] {
+        for (letter, kept) in [("x", LONGEST), ("é", LONGEST / 2), ("中", LONGEST / 3), ("Ⱥ", LONGEST / 2)] {
             for len in [kept - 1, kept, kept + 1, 10 * LONGEST] {
                 let text = format!("a {} b", letter.repeat(len));
                 let expected = ["a", &letter.to_lowercase().repeat(len.min(kept)), "b"];
                 assert_eq!(cut(text.as_bytes(), &[]), expected);
                 for at in 0..text.len() {
-                    assert_eq!(
-                        cut(text.as_bytes(), &[at]),
-                        expected,
-                        "{len} times {letter} cut at {at}"
-                    );
+                    assert_eq!(cut(text.as_bytes(), &[at]), expected, "{len} times {letter} cut at {at}");
                 }
             }
         }

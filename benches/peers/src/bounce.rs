@@ -38,11 +38,7 @@ impl Bouncer {
             std::thread::spawn(move || serve(side as u32, cpu, &line, &started, &result));
             start
         });
-        Some(Bouncer {
-            start,
-            result,
-            cpus,
-        })
+        Some(Bouncer { start, result, cpus })
     }
 
     /// The two CPUs.
@@ -53,25 +49,18 @@ impl Bouncer {
     /// Nanoseconds of one round trip, now.
     pub fn measure(&self) -> f64 {
         for side in &self.start {
-            side.send(())
-                .expect("the bouncing threads live as long as this");
+            side.send(()).expect("the bouncing threads live as long as this");
         }
-        self.result
-            .recv()
-            .expect("the bouncing threads live as long as this")
+        self.result.recv().expect("the bouncing threads live as long as this")
     }
 }
 
 fn serve(side: u32, cpu: usize, line: &Line, started: &Receiver<()>, result: &Sender<f64>) {
     if !cpu::pin_to(cpu) {
-        eprintln!(
-            "warning: could not bind a thread to CPU {cpu}: near and far cannot be told apart"
-        );
+        eprintln!("warning: could not bind a thread to CPU {cpu}: near and far cannot be told apart");
     }
     while started.recv().is_ok() {
-        let best = (0..BATCHES)
-            .map(|_| batch(side, &line.0))
-            .fold(f64::INFINITY, f64::min);
+        let best = (0..BATCHES).map(|_| batch(side, &line.0)).fold(f64::INFINITY, f64::min);
         if side == 0 && result.send(best).is_err() {
             return;
         }

@@ -47,12 +47,8 @@ impl Sample {
     pub fn to_line(&self) -> String {
         let [before, after] = self.bounces;
         let mut line = String::new();
-        write!(
-            line,
-            "{};{};{};{before:.1};{after:.1};{:.5}",
-            self.bench, self.workers, self.column, self.ns
-        )
-        .expect("writing to a string cannot fail");
+        write!(line, "{};{};{};{before:.1};{after:.1};{:.5}", self.bench, self.workers, self.column, self.ns)
+            .expect("writing to a string cannot fail");
         line
     }
 
@@ -83,12 +79,7 @@ impl Bench {
     /// Runs the work once with `plain`, to know its result.
     pub fn new(name: &str, work: Work, plain: &dyn Peer) -> Bench {
         let expected = plain.run(&work, 1, 0);
-        Bench {
-            name: name.to_owned(),
-            items: work.items(),
-            work,
-            expected,
-        }
+        Bench { name: name.to_owned(), items: work.items(), work, expected }
     }
 
     /// Runs all columns that can do this work, `rounds` times by turns. A sample lasts at least `at_least`.
@@ -100,26 +91,15 @@ impl Bench {
         at_least: Duration,
         bouncer: Option<&Bouncer>,
     ) -> Vec<Sample> {
-        let columns: Vec<&dyn Peer> = columns
-            .iter()
-            .map(|column| &**column)
-            .filter(|c| c.can(&self.work))
-            .collect();
-        let times: Vec<u32> = columns
-            .iter()
-            .map(|column| self.calibrate(*column, at_least))
-            .collect();
+        let columns: Vec<&dyn Peer> = columns.iter().map(|column| &**column).filter(|c| c.can(&self.work)).collect();
+        let times: Vec<u32> = columns.iter().map(|column| self.calibrate(*column, at_least)).collect();
         let bounce = || bouncer.map_or(f64::NAN, Bouncer::measure);
         let mut samples = Vec::new();
         for round in 0..rounds {
             for turn in 0..columns.len() {
                 // Each round begins with another column, so that none always comes after the same one.
                 let which = (round + turn) % columns.len();
-                let (column, times, salt) = (
-                    columns[which],
-                    times[which],
-                    (round * columns.len() + turn) as u32,
-                );
+                let (column, times, salt) = (columns[which], times[which], (round * columns.len() + turn) as u32);
                 // Wakes the workers, and lets the one sample be as warm as the other.
                 column.run(&self.work, times / 8, salt);
                 let before = bounce();
@@ -158,17 +138,10 @@ impl Bench {
         let took = begin.elapsed();
         let who = format!("{} on {}", self.name, column.name());
         assert_eq!(result, self.expected, "{who}: wrong result");
-        assert!(
-            self.work.left_behind(salt),
-            "{who}: some element was not visited"
-        );
+        assert!(self.work.left_behind(salt), "{who}: some element was not visited");
         if let Work::Spawn { jobs, .. } = self.work {
             let jobs = u64::from(jobs) * u64::from(times);
-            assert_eq!(
-                jobs_done() - jobs_before,
-                jobs,
-                "{who}: wrong number of jobs"
-            );
+            assert_eq!(jobs_done() - jobs_before, jobs, "{who}: wrong number of jobs");
         }
         took
     }
@@ -179,13 +152,7 @@ mod tests {
     use super::*;
 
     fn sample(before: f64, after: f64) -> Sample {
-        Sample {
-            bench: "b".into(),
-            workers: 2,
-            column: "c, pinned".into(),
-            bounces: [before, after],
-            ns: 1.5,
-        }
+        Sample { bench: "b".into(), workers: 2, column: "c, pinned".into(), bounces: [before, after], ns: 1.5 }
     }
 
     #[test]
@@ -210,13 +177,7 @@ mod tests {
             let columns = columns(workers);
             let works = [
                 ("tree", Work::Tree(crate::work::Node::tree(8))),
-                (
-                    "spawn",
-                    Work::Spawn {
-                        jobs: 300,
-                        spins: 10,
-                    },
-                ),
+                ("spawn", Work::Spawn { jobs: 300, spins: 10 }),
                 ("store", Work::Store(Work::cells(20_000))),
                 ("sum", Work::Sum(20_000)),
                 ("skewed", Work::Skewed(Work::cells(2_500))),

@@ -7,10 +7,7 @@ use std::fmt::Write as _;
 pub fn markdown(samples: &[Sample], threshold: f64) -> String {
     let mut out = String::new();
     for (bench, workers) in distinct(samples.iter().map(|s| (s.bench.as_str(), s.workers))) {
-        let here: Vec<&Sample> = samples
-            .iter()
-            .filter(|s| s.bench == bench && s.workers == workers)
-            .collect();
+        let here: Vec<&Sample> = samples.iter().filter(|s| s.bench == bench && s.workers == workers).collect();
         table(&mut out, bench, workers, &here, threshold).expect("writing to a string cannot fail");
     }
     out
@@ -18,24 +15,10 @@ pub fn markdown(samples: &[Sample], threshold: f64) -> String {
 
 /// Samples of each class, and the round trips seen.
 pub fn summary(samples: &[Sample], threshold: f64) -> String {
-    let count = |distance| {
-        samples
-            .iter()
-            .filter(|s| s.distance(threshold) == distance)
-            .count()
-    };
-    let mut bounces: Vec<f64> = samples
-        .iter()
-        .flat_map(|s| s.bounces)
-        .filter(|ns| !ns.is_nan())
-        .collect();
+    let count = |distance| samples.iter().filter(|s| s.distance(threshold) == distance).count();
+    let mut bounces: Vec<f64> = samples.iter().flat_map(|s| s.bounces).filter(|ns| !ns.is_nan()).collect();
     bounces.sort_by(f64::total_cmp);
-    let at = |part: f64| {
-        bounces
-            .get(((bounces.len().max(1) - 1) as f64 * part) as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
-    };
+    let at = |part: f64| bounces.get(((bounces.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or(f64::NAN);
     format!(
         "{} samples: {} near, {} far, {} mixed (not shown). Round trip of a cache line in ns: least {:.0}, \
          quartiles {:.0} {:.0} {:.0}, most {:.0}; near is below {threshold:.0}.\n",
@@ -51,38 +34,21 @@ pub fn summary(samples: &[Sample], threshold: f64) -> String {
     )
 }
 
-fn table(
-    out: &mut String,
-    bench: &str,
-    workers: usize,
-    samples: &[&Sample],
-    threshold: f64,
-) -> std::fmt::Result {
+fn table(out: &mut String, bench: &str, workers: usize, samples: &[&Sample], threshold: f64) -> std::fmt::Result {
     let median = |column: &str, distance| {
-        let of = samples
-            .iter()
-            .filter(|s| s.column == column && s.distance(threshold) == distance);
+        let of = samples.iter().filter(|s| s.column == column && s.distance(threshold) == distance);
         median(of.map(|s| s.ns).collect())
     };
     let s = if workers == 1 { "" } else { "s" };
     writeln!(out, "### {bench}, {workers} worker{s}\n")?;
-    writeln!(
-        out,
-        "| runtime | near: samples | ns | / serial | / rayon | far: samples | ns | / serial | / rayon |"
-    )?;
+    writeln!(out, "| runtime | near: samples | ns | / serial | / rayon | far: samples | ns | / serial | / rayon |")?;
     writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for column in distinct(samples.iter().map(|s| s.column.as_str())) {
         write!(out, "| {column} |")?;
         for distance in [Distance::Near, Distance::Far] {
             let (count, ns) = median(column, distance);
             let [serial, rayon] = ["serial", "rayon"].map(|other| ns / median(other, distance).1);
-            write!(
-                out,
-                " {count} | {} | {} | {} |",
-                cell(ns),
-                cell(serial),
-                cell(rayon)
-            )?;
+            write!(out, " {count} | {} | {} | {} |", cell(ns), cell(serial), cell(rayon))?;
         }
         writeln!(out)?;
     }
@@ -124,13 +90,7 @@ mod tests {
     use super::*;
 
     fn sample(column: &str, bounce: f64, ns: f64) -> Sample {
-        Sample {
-            bench: "tree".into(),
-            workers: 2,
-            column: column.into(),
-            bounces: [bounce; 2],
-            ns,
-        }
+        Sample { bench: "tree".into(), workers: 2, column: column.into(), bounces: [bounce; 2], ns }
     }
 
     #[test]
@@ -143,14 +103,8 @@ mod tests {
             sample("rayon", 320.0, 100.0),
         ];
         let table = markdown(&samples, 140.0);
-        assert!(
-            table.contains("| serial | 1 | 2.00 | 1.00 | 0.33 | 0 |  |  |  |"),
-            "{table}"
-        );
-        assert!(
-            table.contains("| rayon | 3 | 6.00 | 3.00 | 1.00 | 1 | 100 |  | 1.00 |"),
-            "{table}"
-        );
+        assert!(table.contains("| serial | 1 | 2.00 | 1.00 | 0.33 | 0 |  |  |  |"), "{table}");
+        assert!(table.contains("| rayon | 3 | 6.00 | 3.00 | 1.00 | 1 | 100 |  | 1.00 |"), "{table}");
     }
 
     #[test]

@@ -20,11 +20,7 @@ impl Node {
     /// "node, left, right" meets the nodes in the order of their addresses. Every peer must walk like that: the same
     /// runtime is several times slower when it walks against the order of the addresses.
     pub fn tree(layers: u32) -> Box<Node> {
-        let mut node = Box::new(Node {
-            val: 1,
-            left: None,
-            right: None,
-        });
+        let mut node = Box::new(Node { val: 1, left: None, right: None });
         if layers > 1 {
             node.left = Some(Node::tree(layers - 1));
             node.right = Some(Node::tree(layers - 1));
@@ -34,9 +30,7 @@ impl Node {
 
     /// The sum, by plain recursion.
     pub fn sum(&self) -> u64 {
-        self.val
-            + self.left.as_deref().map_or(0, Node::sum)
-            + self.right.as_deref().map_or(0, Node::sum)
+        self.val + self.left.as_deref().map_or(0, Node::sum) + self.right.as_deref().map_or(0, Node::sum)
     }
 }
 
@@ -75,10 +69,7 @@ impl Work {
     pub fn left_behind(&self, salt: u32) -> bool {
         let probe = |cells: &[AtomicU32], value: fn(usize, usize, u32) -> u32| {
             let n = cells.len();
-            (0..n)
-                .step_by(1009)
-                .chain(n.checked_sub(1))
-                .all(|i| cells[i].load(Relaxed) == value(i, n, salt))
+            (0..n).step_by(1009).chain(n.checked_sub(1)).all(|i| cells[i].load(Relaxed) == value(i, n, salt))
         };
         match self {
             Work::Store(cells) => probe(cells, |i, _, salt| stored(i, salt)),
@@ -122,9 +113,7 @@ fn skewed(i: usize, n: usize, salt: u32) -> u32 {
 pub fn spin(spins: u32) -> u64 {
     let mut x = u64::from(spins);
     for i in 0..spins {
-        x = x
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(u64::from(i));
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(u64::from(i));
         x ^= x >> 17;
     }
     x
@@ -157,12 +146,7 @@ pub fn job(spins: u32) {
 
 /// How often [`job`] was called since the program began.
 pub fn jobs_done() -> u64 {
-    TALLIES
-        .lock()
-        .expect("no holder of this lock panics")
-        .iter()
-        .map(|tally| tally.0.load(Relaxed))
-        .sum()
+    TALLIES.lock().expect("no holder of this lock panics").iter().map(|tally| tally.0.load(Relaxed)).sum()
 }
 
 /// The jobs one thread has run, written by that thread alone.

@@ -26,15 +26,7 @@ its ratio to the serial program and to rayon, apart for samples taken while the 
 --watch SECONDS   measure nothing but round trips for so long, and print how often each length was seen
 ";
 
-const BENCHES: [&str; 7] = [
-    "tree-1k",
-    "tree-8m",
-    "spawn-empty",
-    "spawn-1us",
-    "store",
-    "sum",
-    "skewed",
-];
+const BENCHES: [&str; 7] = ["tree-1k", "tree-8m", "spawn-empty", "spawn-1us", "store", "sum", "skewed"];
 
 struct Options {
     benches: Vec<String>,
@@ -78,8 +70,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<Vec<Sample>, String> {
     if let Some(file) = &options.load {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| format!("cannot read {file}: {error}"))?;
+        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
         return text
             .lines()
             .map(|line| Sample::from_line(line).ok_or(format!("{file}: not a sample: {line}")))
@@ -87,10 +78,7 @@ fn run(options: &Options) -> Result<Vec<Sample>, String> {
     }
     let samples = measure(options);
     if let Some(file) = &options.save {
-        let lines: String = samples
-            .iter()
-            .map(|sample| sample.to_line() + "\n")
-            .collect();
+        let lines: String = samples.iter().map(|sample| sample.to_line() + "\n").collect();
         std::fs::File::options()
             .append(true)
             .create(true)
@@ -104,11 +92,7 @@ fn run(options: &Options) -> Result<Vec<Sample>, String> {
 fn measure(options: &Options) -> Vec<Sample> {
     let bouncer = Bouncer::new();
     match &bouncer {
-        Some(bouncer) => eprintln!(
-            "bouncing between CPUs {:?} of {:?}",
-            bouncer.cpus(),
-            cpu::allowed()
-        ),
+        Some(bouncer) => eprintln!("bouncing between CPUs {:?} of {:?}", bouncer.cpus(), cpu::allowed()),
         None => eprintln!("fewer than two CPUs: no sample can be called near or far"),
     }
     let mut samples = Vec::new();
@@ -117,20 +101,13 @@ fn measure(options: &Options) -> Vec<Sample> {
         if let Some(only) = &options.only {
             columns.retain(|column| {
                 let name = column.name();
-                ["serial", "rayon"].contains(&name)
-                    || only.iter().any(|only| name.starts_with(only.as_str()))
+                ["serial", "rayon"].contains(&name) || only.iter().any(|only| name.starts_with(only.as_str()))
             });
         }
         for name in &options.benches {
             // The first column is the serial one.
             let bench = Bench::new(name, work(name), &*columns[0]);
-            samples.extend(bench.measure(
-                workers,
-                &columns,
-                options.rounds,
-                options.at_least,
-                bouncer.as_ref(),
-            ));
+            samples.extend(bench.measure(workers, &columns, options.rounds, options.at_least, bouncer.as_ref()));
         }
     }
     samples
@@ -162,10 +139,7 @@ fn work(name: &str) -> Work {
     match name {
         "tree-1k" => Work::Tree(Node::tree(10)),
         "tree-8m" => Work::Tree(Node::tree(23)),
-        "spawn-empty" => Work::Spawn {
-            jobs: JOBS,
-            spins: 0,
-        },
+        "spawn-empty" => Work::Spawn { jobs: JOBS, spins: 0 },
         "spawn-1us" => {
             let spins = spins_for(Duration::from_micros(1));
             eprintln!("spawn-1us: a job spins {spins} times");
@@ -196,21 +170,14 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             return Ok(None);
         }
         let value = args.next().ok_or(format!("{option} needs a value"))?;
-        let number = || {
-            value
-                .parse::<usize>()
-                .map_err(|_| format!("{option}: {value} is not a number"))
-        };
+        let number = || value.parse::<usize>().map_err(|_| format!("{option}: {value} is not a number"));
         let list = || value.split(',').map(str::to_owned).collect::<Vec<_>>();
         match option.as_str() {
             "--bench" => options.benches = list(),
             "--workers" => {
-                let numbers = value
-                    .split(',')
-                    .map(|item| item.parse().ok().filter(|&n: &usize| n > 0));
-                options.workers = numbers
-                    .collect::<Option<_>>()
-                    .ok_or(format!("--workers: {value}: a list of counts"))?;
+                let numbers = value.split(',').map(|item| item.parse().ok().filter(|&n: &usize| n > 0));
+                options.workers =
+                    numbers.collect::<Option<_>>().ok_or(format!("--workers: {value}: a list of counts"))?;
             }
             "--only" => options.only = Some(list()),
             "--rounds" => options.rounds = number()?,
@@ -222,15 +189,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             _ => return Err(format!("unknown option {option}")),
         }
     }
-    match options
-        .benches
-        .iter()
-        .find(|name| !BENCHES.contains(&name.as_str()))
-    {
-        Some(name) => Err(format!(
-            "--bench: there is no {name}, only {}",
-            BENCHES.join(" ")
-        )),
+    match options.benches.iter().find(|name| !BENCHES.contains(&name.as_str())) {
+        Some(name) => Err(format!("--bench: there is no {name}, only {}", BENCHES.join(" "))),
         None => Ok(Some(options)),
     }
 }

@@ -13,13 +13,8 @@ pub struct Chili {
 impl Chili {
     pub fn new(workers: usize) -> Chili {
         // The count includes the calling thread.
-        let config = Config {
-            thread_count: NonZero::new(workers),
-            ..Config::default()
-        };
-        Chili {
-            pool: ThreadPool::with_config(config),
-        }
+        let config = Config { thread_count: NonZero::new(workers), ..Config::default() };
+        Chili { pool: ThreadPool::with_config(config) }
     }
 }
 

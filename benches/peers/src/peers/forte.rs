@@ -50,15 +50,11 @@ impl Peer for Forte {
                         }
                     }),
                     Work::Store(cells) => {
-                        each(worker, 0..cells.len(), GRAIN_CHEAP, &|i| {
-                            store(cells, i, salt)
-                        });
+                        each(worker, 0..cells.len(), GRAIN_CHEAP, &|i| store(cells, i, salt));
                     }
                     Work::Sum(n) => result = sum_range(worker, 0..*n),
                     Work::Skewed(cells) => {
-                        each(worker, 0..cells.len(), GRAIN_SKEWED, &|i| {
-                            store_skewed(cells, i, salt)
-                        });
+                        each(worker, 0..cells.len(), GRAIN_SKEWED, &|i| store_skewed(cells, i, salt));
                     }
                 }
             }
@@ -93,9 +89,7 @@ fn sum_range(worker: &Worker, range: Range<u64>) -> u64 {
         return range.map(mix).fold(0, u64::wrapping_add);
     }
     let middle = range.start + len / 2;
-    let (right, left) = worker.join(
-        |worker| sum_range(worker, middle..range.end),
-        |worker| sum_range(worker, range.start..middle),
-    );
+    let (right, left) =
+        worker.join(|worker| sum_range(worker, middle..range.end), |worker| sum_range(worker, range.start..middle));
     left.wrapping_add(right)
 }

@@ -7,6 +7,7 @@ use crate::work::Work;
 mod chili;
 #[cfg(feature = "forte")]
 mod forte;
+mod numart;
 mod rayon;
 mod serial;
 
@@ -26,6 +27,9 @@ pub trait Peer {
 /// All columns that show something at this number of workers.
 pub fn columns(workers: usize) -> Vec<Box<dyn Peer>> {
     let mut columns: Vec<Box<dyn Peer>> = vec![Box::new(serial::Serial)];
+    for &pinning in numart::pinnings(workers) {
+        columns.push(Box::new(numart::Numart::new(workers, pinning)));
+    }
     columns.push(Box::new(rayon::Rayon::new(workers, rayon::Pinning::None)));
     if workers > 1 {
         columns.push(Box::new(rayon::Rayon::new(workers, rayon::Pinning::Cpu)));

@@ -60,19 +60,10 @@ impl Peer for Rayon {
                             scope.spawn(|_| job(*spins));
                         }
                     }),
-                    Work::Store(cells) => (0..cells.len())
-                        .into_par_iter()
-                        .for_each(|i| store(cells, i, salt)),
-                    Work::Sum(n) => {
-                        result = (0..*n)
-                            .into_par_iter()
-                            .map(mix)
-                            .reduce(|| 0, u64::wrapping_add)
-                    }
+                    Work::Store(cells) => (0..cells.len()).into_par_iter().for_each(|i| store(cells, i, salt)),
+                    Work::Sum(n) => result = (0..*n).into_par_iter().map(mix).reduce(|| 0, u64::wrapping_add),
                     Work::Skewed(cells) => {
-                        (0..cells.len())
-                            .into_par_iter()
-                            .for_each(|i| store_skewed(cells, i, salt));
+                        (0..cells.len()).into_par_iter().for_each(|i| store_skewed(cells, i, salt));
                     }
                 }
             }
@@ -82,9 +73,6 @@ impl Peer for Rayon {
 }
 
 fn sum(node: &Node) -> u64 {
-    let (left, right) = rayon::join(
-        || node.left.as_deref().map_or(0, sum),
-        || node.right.as_deref().map_or(0, sum),
-    );
+    let (left, right) = rayon::join(|| node.left.as_deref().map_or(0, sum), || node.right.as_deref().map_or(0, sum));
     node.val + left + right
 }
