@@ -13,7 +13,7 @@ use common::{ON_PURPOSE, Random, mock, pool, slowdown, watchdog_of};
 use numart::{JoinError, JoinHandle, Runtime, Shutdown, Waiting, join, par_for, scope, scope_fifo, spawn, yield_now};
 
 /// Spawned tasks, scope jobs and join halves when nothing is said: about 5 s in debug.
-const LIVES: u64 = 400_000;
+const LIVES: u64 = 1_200_000;
 /// Lives of one runtime.
 const ONE_RUNTIME: u64 = 20_000;
 
