@@ -30,13 +30,18 @@ pub fn scaled(size: usize) -> usize {
 pub struct Watchdog(Option<Sender<()>>);
 
 pub fn watchdog() -> Watchdog {
+    watchdog_of(LIMIT)
+}
+
+/// As [`watchdog`], for a test that may take so many seconds (times the slowdown).
+pub fn watchdog_of(limit: u64) -> Watchdog {
     hush();
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let (keep, dropped) = channel::<()>();
     std::thread::spawn(move || {
-        if let Err(RecvTimeoutError::Timeout) = dropped.recv_timeout(Duration::from_secs(LIMIT * slowdown())) {
+        if let Err(RecvTimeoutError::Timeout) = dropped.recv_timeout(Duration::from_secs(limit * slowdown())) {
             // Not `eprintln`, which the test harness may hold back.
-            let _ = writeln!(std::io::stderr(), "\nHANG: {name} did not finish within {} s\n", LIMIT * slowdown());
+            let _ = writeln!(std::io::stderr(), "\nHANG: {name} did not finish within {} s\n", limit * slowdown());
             std::process::abort();
         }
     });
