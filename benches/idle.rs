@@ -40,7 +40,9 @@ fn main() {
     let quick = std::env::args().any(|argument| argument == "--test");
     let (idle, busy) = if quick { (50, 50) } else { (10_000, 5_000) };
     let (idle, busy) = (Duration::from_millis(idle), Duration::from_millis(busy));
-    println!("| nodes | idle for {idle:?}, % of a CPU | parks | one empty spawn per ms for {busy:?}, % | spawner alone, % |");
+    println!(
+        "| nodes | idle for {idle:?}, % of a CPU | parks | one empty spawn per ms for {busy:?}, % | spawner alone, % |"
+    );
     println!("|---|---|---|---|---|");
     // What the sleeping spawner costs without a runtime.
     let alone = share(|| {
@@ -66,6 +68,9 @@ fn main() {
         let parks = runtime.stats().totals().parks - before;
         let mut spawned = 0;
         let dripping = share(|| spawned = drip(&runtime, busy));
-        println!("| {} | {nothing:.3} | {parks} | {dripping:.2} ({spawned} spawns) | {alone:.2} |", shape.unwrap_or("this machine"));
+        println!(
+            "| {} | {nothing:.3} | {parks} | {dripping:.2} ({spawned} spawns) | {alone:.2} |",
+            shape.unwrap_or("this machine")
+        );
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Event, mock, scaled, tick, until, watchdog};
 use numart::{
-    Affinity, Clock, HomeDelay, JoinError, JoinHandle, NodeId, Runtime, Waiting, current_node, in_place_scope, join, par_for, reduce,
-    scope, scope_fifo, spawn, yield_now,
+    Affinity, Clock, HomeDelay, JoinError, JoinHandle, NodeId, Runtime, Waiting, current_node, in_place_scope, join,
+    par_for, reduce, scope, scope_fifo, spawn, yield_now,
 };
 
 /// Occupies every worker of `node` until the event is set, and returns when they are all taken.
@@ -320,8 +320,7 @@ fn never_means_never() {
     let runtime = mock("2x1").clock(clock).home_delay(HomeDelay::Never).build().unwrap();
     let nodes = runtime.nodes();
     let (go_on, blocked) = occupy(&runtime, nodes[0], 1);
-    let queued: Vec<_> =
-        (0..10).map(|_| runtime.affinity().on(nodes[0]).unwrap().spawn(current_node)).collect();
+    let queued: Vec<_> = (0..10).map(|_| runtime.affinity().on(nodes[0]).unwrap().spawn(current_node)).collect();
     for _ in 0..3 {
         hand.advance(Duration::from_secs(3600));
         look_round(&runtime, nodes[1]);

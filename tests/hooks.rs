@@ -188,8 +188,22 @@ fn impossible_settings_are_errors_that_say_what_to_do() {
     let other = error(mock("node 0 cpus 0\nnode 1 cpus").nodes([NodeId(1)]));
     assert!(matches!(other, BuildError::NodeWithoutCpus(NodeId(1)) | BuildError::Topology(_)), "{other:?}");
     for text in [
-        "", " ", "0x2", "2x0", "x", "4x", "x2", "-1x2", "4x2x1", "99999999999x2", "node", "node 0", "node 0 cpus 0\nnode 0 cpus 1",
-        "node 0 cpus 0\nnode 1 cpus 0", "node 0 cpus 3-1", "node 0 cpus 0\ndistances\n10 20",
+        "",
+        " ",
+        "0x2",
+        "2x0",
+        "x",
+        "4x",
+        "x2",
+        "-1x2",
+        "4x2x1",
+        "99999999999x2",
+        "node",
+        "node 0",
+        "node 0 cpus 0\nnode 0 cpus 1",
+        "node 0 cpus 0\nnode 1 cpus 0",
+        "node 0 cpus 3-1",
+        "node 0 cpus 0\ndistances\n10 20",
     ] {
         match mock(text).build() {
             Err(BuildError::Topology(error)) => assert!(!error.to_string().is_empty()),

@@ -97,7 +97,8 @@ fn modules_of_the_runtime_use_only_what_they_may() {
             // The other way out of a module.
             let up = line.matches("super::").count();
             if line.contains(&"super::".repeat(depth.max(1))) && up >= depth && depth > 0 && inside.iter().count() > 1 {
-                let chain = line.split(|c: char| c.is_whitespace()).any(|word| word.matches("super::").count() >= depth);
+                let chain =
+                    line.split(|c: char| c.is_whitespace()).any(|word| word.matches("super::").count() >= depth);
                 if chain && depth > 1 {
                     wrong.push(format!("{}:{number}: leaves its module by super::", inside.display()));
                 }

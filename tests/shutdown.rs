@@ -150,7 +150,11 @@ fn a_runtime_dropped_in_its_own_task_ends_all_its_threads() {
                 move || {
                     go_on.wait();
                     let runtime = take(&hold_too).unwrap();
-                    if cancel { runtime.shutdown(Shutdown::Cancel) } else { drop(runtime) }
+                    if cancel {
+                        runtime.shutdown(Shutdown::Cancel)
+                    } else {
+                        drop(runtime)
+                    }
                     join(|| 3, || 4)
                 }
             });
@@ -255,8 +259,7 @@ fn runtimes_that_drop_each_other() {
             let one = shared(threads.hook(Runtime::builder().workers(2)).build().unwrap());
             let other = shared(threads.hook(Runtime::builder().workers(1)).build().unwrap());
             let (first, second) = (one.clone(), other.clone());
-            let handles =
-                [&one, &other].map(|hold| hold.lock().unwrap().as_ref().unwrap().handle().clone());
+            let handles = [&one, &other].map(|hold| hold.lock().unwrap().as_ref().unwrap().handle().clone());
             let both = [handles[0].spawn(move || drop(take(&second))), handles[1].spawn(move || drop(take(&first)))];
             both.into_iter().for_each(|handle| handle.join().unwrap());
             until(|| threads.all_gone());

@@ -180,7 +180,16 @@ fn the_table_names_nodes_matrices_and_warnings() {
     let runtime = mock("node 3 cpus 0-1\nnode 34 cpus 2").around_worker(|_| ()).build().unwrap();
     runtime.install(|| fib(10));
     let text = runtime.stats().to_string();
-    for part in ["node*", "     3 ", "    34 ", "all", "stolen from workers", "root jobs taken", "mock nodes", "warning: the around"] {
+    for part in [
+        "node*",
+        "     3 ",
+        "    34 ",
+        "all",
+        "stolen from workers",
+        "root jobs taken",
+        "mock nodes",
+        "warning: the around",
+    ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     assert!(text.lines().all(|line| line.trim_end() == line || !line.is_empty()));

@@ -12,7 +12,7 @@ use super::global;
 use crate::sched::config::{Config, Shutdown};
 use crate::sched::gate::Phase;
 use crate::sched::registry::Registry;
-use crate::sched::worker::{Worker, adopt_current_thread, end_adopted};
+use crate::sched::worker::{Worker, adopt_current_thread, end_adopted, forget_ended_adopted};
 use crate::stats::Stats;
 use crate::task::affinity::{Affinity, Group};
 use crate::task::broadcast::BroadcastContext;
@@ -50,6 +50,9 @@ impl Runtime {
     }
 
     pub(super) fn start(config: Config) -> Result<Runtime, BuildError> {
+        if config.use_current_thread {
+            forget_ended_adopted();
+        }
         if config.use_current_thread && Worker::current().is_some() {
             return Err(BuildError::AlreadyWorker);
         }
@@ -75,7 +78,8 @@ impl Runtime {
     }
 
     /// Ends the runtime: no task is taken any more, those queued are run or dropped as asked, and all threads are waited
-    /// for. Called by a task of the runtime itself it returns at once, and the last worker cleans up.
+    /// for. Called by a task (of whatever runtime, since a worker of this one may wait for it) it returns at once, and the
+    /// last worker cleans up.
     ///
     /// With [`Shutdown::Drain`] tasks may go on spawning tasks, and the end is when there is none left.
     ///
@@ -106,10 +110,8 @@ impl Runtime {
             );
             registry.give_up_adopted(0);
         }
-        // A worker of ours, or somebody whom a worker of ours waits for, must not wait for our workers.
-        let inside = Worker::current().is_some_and(|worker| {
-            std::ptr::eq(&*worker.registry, &**registry) || registry.waiting_ancestor(worker.strand()).is_some()
-        });
+        // A task, of whatever runtime, must not wait for our workers: one of them may wait for it.
+        let inside = Worker::current().is_some_and(Worker::is_in_strand);
         if !inside {
             registry.join_threads();
         }

@@ -295,8 +295,7 @@ impl Registry {
     }
 
     /// Queues a scope job of a thread that has no deque here.
-    pub(crate) fn push_scope_job(&self, job: Job) {
-        let home = self.home_of_caller();
+    pub(crate) fn push_scope_job(&self, home: usize, job: Job) {
         self.nodes[home].roots.push_stray(job);
         if self.gate.closed_behind() {
             self.cancel_queued();
@@ -344,15 +343,18 @@ impl Registry {
     /// waits for them, an install does not.
     pub(crate) fn cancel_queued(&self) {
         (0..self.workers.len()).for_each(|index| self.cancel_inbox(index));
-        for node in &self.nodes {
-            while let Some(taken) = node.roots.pop(true) {
-                // SAFETY: taken out of the queue: JOB-ONCE.
-                unsafe { taken.job.execute(Verb::Cancel) };
-            }
-            while let Some(job) = node.roots.pop_stray(|_| true) {
-                // SAFETY: as above.
-                unsafe { job.execute(Verb::Cancel) };
-            }
+        (0..self.nodes.len()).for_each(|node| self.cancel_node(node));
+    }
+
+    fn cancel_node(&self, node: usize) {
+        let roots = &self.nodes[node].roots;
+        while let Some(taken) = roots.pop(true) {
+            // SAFETY: taken out of the queue: JOB-ONCE.
+            unsafe { taken.job.execute(Verb::Cancel) };
+        }
+        while let Some(job) = roots.pop_stray(|_| true) {
+            // SAFETY: as above.
+            unsafe { job.execute(Verb::Cancel) };
         }
     }
 
@@ -370,13 +372,21 @@ impl Registry {
             return;
         }
         if self.nodes[home].sleep.is_deserted() {
-            // Everybody at home is parked in a wait.
-            self.start_spare(home);
+            // Everybody at home is parked in a wait, or gone.
+            if !self.start_spare(home) && self.nobody_left(home) {
+                self.bury(home);
+            }
             return;
         }
         if !strict {
             self.wake_elsewhere(home, then);
         }
+    }
+
+    /// The node's only worker was the thread that built the runtime, and it is gone.
+    fn nobody_left(&self, node: usize) -> bool {
+        let regular = &self.nodes[node].regular;
+        regular.len() == 1 && self.workers[regular.start].gone.load(Ordering::SeqCst)
     }
 
     /// Wakes an idle worker of a node unless one searches there.
@@ -460,10 +470,16 @@ impl Registry {
         self.cancel_inbox(index);
         let node = &self.nodes[shared.node];
         node.sleep.sub_awake();
-        if node.sleep.awake() == 0 && node.roots.has_any() {
-            self.start_spare(shared.node);
+        let stranded = node.sleep.awake() == 0 && node.roots.has_any() && !self.start_spare(shared.node);
+        if stranded && self.nobody_left(shared.node) {
+            self.bury(shared.node);
         }
         self.sub_working();
+    }
+
+    /// Its only worker is gone and no spare can stand in: what comes to this node is cancelled.
+    fn bury(&self, node: usize) {
+        self.cancel_node(node);
     }
 
     fn cancel_inbox(&self, index: usize) {

@@ -14,7 +14,7 @@ use super::clock::{COARSE, nanos, stamp};
 use super::config::Pinning;
 use super::deque::{NONE_PUBLIC, Owner, STARVING};
 use super::gate::Phase;
-use super::job::{Job, Verb};
+use super::job::{Job, JobHeader, Verb};
 use super::registry::{Node, Registry, Then, WorkerShared};
 use super::roots::{Observation, Taken};
 use super::sleep::{Sleeper, current_sleeper};
@@ -118,6 +118,31 @@ impl Worker {
         self.strand.get()
     }
 
+    #[inline(always)]
+    pub(crate) fn is_in_strand(&self) -> bool {
+        !self.strand.get().is_null()
+    }
+
+    /// Calls `body` inside a strand. A worker thread with a main loop always is in one; the worker of
+    /// `use_current_thread` is not while its thread runs code of its own (ADOPTED-FREE).
+    pub(crate) fn rooted<R>(&self, body: impl FnOnce() -> R) -> R {
+        struct Leave<'a>(&'a Worker);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.strand.set(ptr::null());
+                self.0.shared().strand.store(ptr::null_mut(), Ordering::Release);
+            }
+        }
+        if self.is_in_strand() {
+            return body();
+        }
+        let guard = StrandGuard::new(WaitId::NONE, ptr::null(), self.sleeper(), false);
+        self.strand.set(guard.record());
+        self.shared().strand.store(guard.record().cast_mut(), Ordering::Release);
+        let _leave = Leave(self);
+        body()
+    }
+
     // ---- the hot path ------------------------------------------------------------------------------------------
 
     /// Pushes a `join` or scope job. Returns its index, for [`Worker::pop_at`].
@@ -132,8 +157,8 @@ impl Worker {
 
     /// Takes back the job pushed at `index`, if nobody has.
     #[inline]
-    pub(crate) fn pop_at(&self, index: usize) -> bool {
-        self.owner.pop_at(index)
+    pub(crate) fn pop_at(&self, index: usize, header: *const JobHeader) -> bool {
+        self.owner.pop_at(index, header)
     }
 
     pub(crate) fn pop(&self) -> Option<Job> {
@@ -424,13 +449,20 @@ pub(crate) fn enter<R>(worker: &Worker, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// The worker that a thread became by `use_current_thread`. Stays allocated until the thread ends: the runtime may be
-/// dropped in the middle of a `join` on this very worker.
+/// The worker that a thread became by `use_current_thread`. Every call that holds on to it while a user's code runs does so
+/// inside a strand ([`Worker::rooted`]), so outside any it may be freed; if the runtime is dropped inside one it stays until
+/// the next runtime is built here, or the thread ends: invariant ADOPTED-FREE.
 struct Adopted(Box<Worker>);
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        leave(&self.0);
+        CURRENT.with(|current| {
+            if ptr::eq(current.get(), &*self.0) {
+                current.set(ptr::null());
+            }
+        });
+        self.0.publish_all();
+        self.0.registry.give_up_adopted(self.0.index);
     }
 }
 
@@ -448,30 +480,32 @@ pub(crate) fn adopt_current_thread(registry: &Arc<Registry>, index: usize) {
     ADOPTED.with(|adopted| adopted.borrow_mut().push(Adopted(worker)));
 }
 
-/// If this thread is the adopted worker of `registry`: works until the runtime, which is shutting down, has ended, and is
-/// no worker any more. False otherwise.
+/// Frees the workers that this thread was, of runtimes that have ended, if it is in no call of theirs.
+pub(crate) fn forget_ended_adopted() {
+    let ended = ADOPTED.with(|adopted| {
+        adopted
+            .borrow_mut()
+            .extract_if(.., |worker| !worker.0.is_in_strand() && worker.0.shared().gone.load(Ordering::SeqCst))
+            .collect::<Vec<_>>()
+    });
+    drop(ended);
+}
+
+/// The runtime of this thread's adopted worker is shutting down, by this thread. Outside any call: works until the runtime
+/// has ended, and is no worker any more. Inside one: leaves the rest to others. False if this thread is no such worker.
 pub(crate) fn end_adopted(registry: &Registry) -> bool {
-    let Some(worker) = Worker::current_of(registry).filter(|_| registry.config.use_current_thread) else {
-        return false;
-    };
-    if worker.index != 0 {
-        return false;
+    let adopted = Worker::current_of(registry).filter(|worker| registry.config.use_current_thread && worker.index == 0);
+    let Some(worker) = adopted else { return false };
+    if worker.is_in_strand() {
+        worker.publish_all();
+        registry.give_up_adopted(0);
+        return true;
     }
     worker.main_loop();
     CURRENT.with(|current| current.set(ptr::null()));
-    registry.workers[0].gone.store(true, Ordering::SeqCst);
+    worker.shared().gone.store(true, Ordering::SeqCst);
+    forget_ended_adopted();
     true
-}
-
-/// The thread of an adopted worker ends.
-fn leave(worker: &Worker) {
-    CURRENT.with(|current| {
-        if ptr::eq(current.get(), worker) {
-            current.set(ptr::null());
-        }
-    });
-    worker.publish_all();
-    worker.registry.give_up_adopted(worker.index);
 }
 
 /// The whole life of a worker thread.

@@ -53,7 +53,8 @@ where
     RB: Send,
 {
     match Worker::current() {
-        Some(worker) => join_on(worker, a, |_| b()),
+        Some(worker) if worker.is_in_strand() => join_on(worker, a, |_| b()),
+        Some(worker) => worker.rooted(|| join(a, b)),
         None => global_registry().install(|| join(a, b)),
     }
 }
@@ -78,6 +79,7 @@ where
     RB: Send,
 {
     match Worker::current() {
+        Some(worker) if !worker.is_in_strand() => worker.rooted(|| join_context(a, b)),
         Some(worker) => join_on(worker, || a(JoinContext { migrated: false }), |migrated| b(JoinContext { migrated })),
         None => global_registry().install(|| {
             let worker = Worker::current().expect("install runs on a worker");
@@ -100,7 +102,7 @@ where
     let mut frame = Frame { half: StackJob::new(b, worker.sleeper()), index: 0 };
     frame.index = worker.push(frame.half.as_job(worker.strand()));
     let result_a = a();
-    if worker.pop_at(frame.index) || frame.settle(worker) == Settled::TakenBack {
+    if worker.pop_at(frame.index, frame.header()) || frame.settle(worker) == Settled::TakenBack {
         // SAFETY: taken back: JOB-ONCE. Nobody else knows the frame any more, so it may move, and it is forgotten
         // before the body runs.
         let b = unsafe { frame.half.take_body() };
@@ -140,11 +142,16 @@ where
     F: FnOnce(bool) -> R + Send,
     R: Send,
 {
+    #[inline(always)]
+    fn header(&self) -> *const JobHeader {
+        self.half.as_job(std::ptr::null()).header
+    }
+
     /// The half is not simply on top: find it, or wait for whoever has it.
     #[cold]
     #[inline(never)]
     fn settle(&self, worker: &Worker) -> Settled {
-        let header: *const JobHeader = self.half.as_job(std::ptr::null()).header;
+        let header = self.header();
         while worker.mark() > self.index {
             match worker.pop() {
                 Some(job) if std::ptr::eq(job.header, header) => return Settled::TakenBack,
@@ -175,7 +182,7 @@ where
     #[cold]
     fn drop(&mut self) {
         let worker = Worker::current().expect("a join stays on its worker");
-        let payload = if worker.pop_at(self.index) || self.settle(worker) == Settled::TakenBack {
+        let payload = if worker.pop_at(self.index, self.header()) || self.settle(worker) == Settled::TakenBack {
             // SAFETY: taken back: JOB-ONCE.
             let b = unsafe { self.half.take_body() };
             catch_unwind(AssertUnwindSafe(|| drop(b(false)))).err()

@@ -87,7 +87,7 @@ fn piece<L: Loop>(worker: &Worker, mut range: Range<usize>, work: &L) -> L::Resu
 
 fn on_worker<R: Send>(body: impl FnOnce(&Worker) -> R + Send) -> R {
     match Worker::current() {
-        Some(worker) => body(worker),
+        Some(worker) => worker.rooted(|| body(worker)),
         None => global_registry().install(|| body(Worker::current().expect("install runs on a worker"))),
     }
 }

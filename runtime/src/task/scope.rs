@@ -20,6 +20,8 @@ use crate::sched::worker::Worker;
 /// What both kinds of scope are made of. Lies in the frame of the call that opened it.
 struct Base {
     registry: Arc<Registry>,
+    /// Index of the node of whoever opened it: its jobs that no worker spawned wait there.
+    home: usize,
     /// Jobs not finished, plus one for the body.
     pending: AtomicUsize,
     latch: Latch,
@@ -46,7 +48,7 @@ impl Base {
                 worker.push(job);
             }
             // A thread outside, or another runtime's worker: the node's line of scope jobs without a deque.
-            None => self.registry.push_scope_job(job),
+            None => self.registry.push_scope_job(self.home, job),
         }
     }
 
@@ -134,8 +136,10 @@ fn open<T, R>(
     let mark = Worker::current_of(&registry).map_or(0, Worker::mark);
     let on_worker = worker.map_or(std::ptr::null(), Worker::sleeper);
     let record = StrandGuard::new(WaitId::NONE, parent, on_worker, false);
+    let home = registry.home_of_caller();
     let scope = make(Base {
         registry,
+        home,
         pending: AtomicUsize::new(1),
         latch: Latch::new(Arc::as_ptr(&sleeper)),
         panic: AtomicPtr::new(std::ptr::null_mut()),

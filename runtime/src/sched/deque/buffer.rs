@@ -28,6 +28,16 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// # Safety
+    /// The ring is alive.
+    #[inline(always)]
+    pub(super) unsafe fn header(self, index: usize) -> *const JobHeader {
+        // SAFETY: as in `write`.
+        unsafe { &*self.first.add(index & self.mask) }.header.load(Ordering::Relaxed)
+    }
+}
+
 /// Reads may race with writes of a later lap; the words are then thrown away (the reader's exchange of `top` fails).
 pub(super) struct Buffer {
     slots: Box<[Slot]>,

@@ -28,7 +28,7 @@ use std::cell::{Cell, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
 use self::buffer::{Buffer, Slots};
-use super::job::Job;
+use super::job::{Job, JobHeader};
 use super::strand::Strand;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, heavy_fence, light_fence, spin_hint,
@@ -317,10 +317,13 @@ impl<'a> Owner<'a> {
     /// Takes back the job pushed at `index` if it is the newest and still private: the end of a `join` that nobody
     /// helped with. No atomic read-modify-write, no fence.
     #[inline]
-    pub(crate) fn pop_at(&self, index: usize) -> bool {
+    pub(crate) fn pop_at(&self, index: usize, header: *const JobHeader) -> bool {
         let deque = self.deque;
         let line = &deque.owner;
-        if line.tail.load(Ordering::Relaxed) != index + 1 {
+        // The job may have been popped and run already (`yield_now` runs anything), and another, of an outer scope, may
+        // lie in its place.
+        // SAFETY: ONE-OWNER: the cached slots are the current ring's.
+        if line.tail.load(Ordering::Relaxed) != index + 1 || unsafe { self.slots.get().header(index) } != header {
             return false;
         }
         line.tail.store(index, Ordering::Release);
