@@ -30,6 +30,8 @@ fn by_a_yield() {
         let (half, job) = (AtomicUsize::new(0), AtomicUsize::new(0));
         mock("1x1").build().unwrap().install(|| {
             scope(|s| {
+                // Becomes public in place of the half, which so stays private: the other way back into its index.
+                s.spawn(|_| ());
                 join(
                     || {
                         assert_eq!(yield_now(), Some(Yield::Executed));
@@ -55,6 +57,8 @@ fn by_a_wait_for_anything() {
         let ran = Event::new();
         mock("1x1").waiting(Waiting::Any).build().unwrap().install(|| {
             scope(|s| {
+                // Becomes public in place of the half, which so stays private: the other way back into its index.
+                s.spawn(|_| ());
                 join(
                     || {
                         // Ends when the half has run: this worker, which waits, runs it.
