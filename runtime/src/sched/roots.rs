@@ -3,13 +3,15 @@
 //! Three lists: root jobs that may leave in need, `strict` ones that never do, and *strays*: scope jobs that a waiting
 //! worker found on top of what it waits for and put here, since it may not run them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_deque::{Injector, Steal};
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 
-use super::job::Job;
+use super::job::{Job, Verb};
 
 /// A job out of a queue, with what its strand will need.
 #[derive(Clone, Copy)]
@@ -18,11 +20,19 @@ pub(crate) struct Taken {
     pub(crate) strict: bool,
 }
 
+/// Stale entries from which on a sweep is considered: a few cache lines' worth.
+const SWEEP_AT: usize = 64;
+
 /// One node's root jobs. FIFO.
 pub(crate) struct RootQueue {
     free: Injector<Job>,
     strict: Injector<Job>,
     strays: Injector<Job>,
+    /// Free jobs that a sweep found alive: older than all in `free`.
+    front: Mutex<VecDeque<Job>>,
+    front_len: AtomicUsize,
+    /// Entries of tasks that their waiters have claimed and run, since the last sweep.
+    stale: AtomicUsize,
     /// Jobs ever taken from `free`: tells a foreign observer whether the home gets on with it.
     popped: CachePadded<AtomicU64>,
 }
@@ -43,6 +53,9 @@ impl RootQueue {
             free: Injector::new(),
             strict: Injector::new(),
             strays: Injector::new(),
+            front: Mutex::new(VecDeque::new()),
+            front_len: AtomicUsize::new(0),
+            stale: AtomicUsize::new(0),
             popped: CachePadded::new(AtomicU64::new(0)),
         }
     }
@@ -63,13 +76,51 @@ impl RootQueue {
 
     /// Also for workers of other nodes, when [`Observation`] allows it.
     pub(crate) fn pop_free(&self) -> Option<Taken> {
-        let job = take(&self.free)?;
+        let job = self.take_front().or_else(|| take(&self.free))?;
         self.popped.fetch_add(1, Ordering::Relaxed);
         Some(Taken { job, strict: false })
     }
 
     fn pop_strict(&self) -> Option<Taken> {
         take(&self.strict).map(|job| Taken { job, strict: true })
+    }
+
+    fn take_front(&self) -> Option<Job> {
+        if self.front_len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut front = self.front.lock();
+        let job = front.pop_front();
+        self.front_len.store(front.len(), Ordering::Release);
+        job
+    }
+
+    /// A waiter ran a queued task itself: its entry, still queued, has nothing to say any more. A job that spawns and
+    /// joins for a long time would pile them up, so when they may be most of the queue it is swept. Amortised: each
+    /// sweep looks at no more entries than twice what it removes, or so.
+    pub(crate) fn note_stale(&self) {
+        let stale = self.stale.fetch_add(1, Ordering::Relaxed) + 1;
+        if stale >= SWEEP_AT && stale * 2 >= self.depth() {
+            self.stale.store(0, Ordering::Relaxed);
+            self.sweep(&self.free, true);
+            self.sweep(&self.strict, false);
+        }
+    }
+
+    /// Takes what is there now, lets go of what is stale, and keeps the order of the rest. `front`: the free list, whose
+    /// survivors go before it; strict jobs have no line before theirs and go to its end.
+    fn sweep(&self, queue: &Injector<Job>, to_front: bool) {
+        let mut front = self.front.lock();
+        let alive = (0..queue.len()).map_while(|_| take(queue)).filter(|job| {
+            // SAFETY: taken out of the queue; put back if it is alive.
+            !unsafe { job.execute(Verb::Sweep) }
+        });
+        if to_front {
+            front.extend(alive);
+        } else {
+            alive.for_each(|job| queue.push(job));
+        }
+        self.front_len.store(front.len(), Ordering::Release);
     }
 
     pub(crate) fn push_stray(&self, job: Job) {
@@ -89,7 +140,7 @@ impl RootQueue {
     }
 
     pub(crate) fn has_free(&self) -> bool {
-        !self.free.is_empty()
+        self.front_len.load(Ordering::Acquire) > 0 || !self.free.is_empty()
     }
 
     pub(crate) fn has_strays(&self) -> bool {
@@ -103,7 +154,7 @@ impl RootQueue {
 
     /// Root jobs waiting.
     pub(crate) fn depth(&self) -> usize {
-        self.free.len() + self.strict.len()
+        self.front_len.load(Ordering::Acquire) + self.free.len() + self.strict.len()
     }
 }
 
@@ -137,7 +188,7 @@ impl Observation {
         match self.since {
             Some(since) if popped < self.drained_at => Some(delay.saturating_sub(now.saturating_sub(since))),
             _ => {
-                self.drained_at = popped + queue.free.len().max(1) as u64;
+                self.drained_at = popped + (queue.front_len.load(Ordering::Acquire) + queue.free.len()).max(1) as u64;
                 self.since = Some(now);
                 Some(delay)
             }

@@ -131,6 +131,10 @@ impl Worker {
             fn drop(&mut self) {
                 self.0.strand.set(ptr::null());
                 self.0.shared().strand.store(ptr::null_mut(), Ordering::Release);
+                if self.0.shared().gone.load(Ordering::SeqCst) {
+                    // The runtime was dropped inside: this thread is no worker any more.
+                    CURRENT.with(|current| current.set(ptr::null()));
+                }
             }
         }
         if self.is_in_strand() {
@@ -259,14 +263,17 @@ impl Worker {
             Phase::Cancelling | Phase::Terminated if taken.job.strand.is_null() => Verb::Cancel,
             _ => Verb::Run,
         };
+        let mut ran = false;
         // SAFETY: taken out of a queue by us: JOB-ONCE.
-        self.as_strand(taken, || unsafe { taken.job.execute(verb) });
+        self.as_strand(taken, || ran = unsafe { taken.job.execute(verb) });
+        if ran {
+            self.shared().counters.own.jobs.bump();
+        }
     }
 
     /// Calls `body`, which runs the job, as a strand of its own.
     pub(crate) fn as_strand(&self, taken: Taken, body: impl FnOnce()) {
         let shared = self.shared();
-        shared.counters.own.jobs.bump();
         let guard = StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
         let outer = self.strand.replace(guard.record());
         shared.strand.store(guard.record().cast_mut(), Ordering::Release);
@@ -279,7 +286,7 @@ impl Worker {
     pub(super) fn run_own(&self, job: Job) {
         self.shared().counters.own.jobs.bump();
         // SAFETY: popped from our own deque: JOB-ONCE.
-        unsafe { job.execute(Verb::Run) };
+        _ = unsafe { job.execute(Verb::Run) };
     }
 
     // ---- life --------------------------------------------------------------------------------------------------

@@ -221,6 +221,9 @@ impl<T> JoinHandle<T> {
             // SAFETY: claimed by us; the handle's reference is held.
             unsafe { (header.vtable.run_claimed)(self.task, verb) };
         });
+        worker.shared().counters.own.jobs.bump();
+        // Its queue entry is stale now.
+        header.registry.nodes[header.home].roots.note_stale();
     }
 
     fn into_output(self) -> Result<T, JoinError> {

@@ -166,11 +166,12 @@ impl<F: FnOnce()> HeapJob<F> {
 
     /// # Safety
     /// `header` came from [`HeapJob::boxed`]; JOB-ONCE.
-    unsafe fn execute(header: *const JobHeader, _verb: Verb) {
+    unsafe fn execute(header: *const JobHeader, _verb: Verb) -> bool {
         // Cancelling does not apply: a frame waits for this job. The body catches panics.
         // SAFETY: the header is the first field (repr C) of a box made in `boxed`, and JOB-ONCE.
         let job = unsafe { Box::from_raw(header.cast_mut().cast::<HeapJob<F>>()) };
         (job.body)();
+        true
     }
 }
 
@@ -238,7 +239,7 @@ impl Line {
 
     /// # Safety
     /// `header` is a line's; one call for each job put into it.
-    unsafe fn execute(header: *const JobHeader, verb: Verb) {
+    unsafe fn execute(header: *const JobHeader, verb: Verb) -> bool {
         // SAFETY: the first field (repr C) of a line of a scope that waits for the job we are about to run.
         let line = unsafe { &*header.cast::<Line>() };
         loop {

@@ -112,16 +112,27 @@ where
     ///
     /// # Safety
     /// `header` is the first field of a `TaskCell<F, T>`, and the queue's reference passes to this call.
-    unsafe fn execute(header: *const JobHeader, verb: Verb) {
+    unsafe fn execute(header: *const JobHeader, verb: Verb) -> bool {
         // SAFETY: never null.
         let task = unsafe { NonNull::new_unchecked(header.cast_mut().cast::<TaskHeader>()) };
         // SAFETY: the queue's reference.
-        if unsafe { task.as_ref() }.state.claim() {
+        let state = unsafe { &task.as_ref().state };
+        if verb == Verb::Sweep {
+            if state.is_queued() {
+                return false;
+            }
+            // SAFETY: the queue's reference, given up here.
+            unsafe { release(task) };
+            return true;
+        }
+        let claimed = state.claim();
+        if claimed {
             // SAFETY: claimed by us.
             unsafe { Self::run_claimed(task, verb) };
         }
         // SAFETY: the queue's reference, given up here. (Its waiter may have claimed the task meanwhile.)
         unsafe { release(task) };
+        claimed
     }
 
     /// # Safety
@@ -134,7 +145,7 @@ where
         let body = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) });
         let output = match verb {
             Verb::Run => catch_unwind(AssertUnwindSafe(body)).map_err(JoinError::from_panic),
-            Verb::Cancel => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
+            Verb::Cancel | Verb::Sweep => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
                 Ok(()) => Err(JoinError::Shutdown),
                 Err(payload) => Err(JoinError::from_panic(payload)),
             },
@@ -229,7 +240,7 @@ where
     // SAFETY: the queue's reference keeps the cell alive until the entry is popped, once.
     if let Err(job) = unsafe { registry.push_root(home, job, strict, Then::RunsOn) } {
         // SAFETY: given back: JOB-ONCE.
-        unsafe { job.execute(Verb::Cancel) };
+        _ = unsafe { job.execute(Verb::Cancel) };
     }
     handle
 }

@@ -68,7 +68,10 @@ where
 
     /// # Safety
     /// `header` is the header of a `StackJob<F, R>`; JOB-ONCE.
-    unsafe fn execute(header: *const JobHeader, verb: Verb) {
+    unsafe fn execute(header: *const JobHeader, verb: Verb) -> bool {
+        if verb == Verb::Sweep {
+            return false;
+        }
         let this: *const Self = header.cast();
         // SAFETY: `header` is the first field (repr C) of a job that lives until its latch is set.
         let job = unsafe { &*this };
@@ -82,7 +85,7 @@ where
                     Err(payload) => Outcome::Panicked(payload),
                 }
             }
-            Verb::Cancel => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
+            Verb::Cancel | Verb::Sweep => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
                 Ok(()) => Outcome::Cancelled,
                 Err(payload) => Outcome::Panicked(payload),
             },
@@ -92,6 +95,7 @@ where
         // SAFETY: LATCH-ALIVE: the waiter keeps the job and its sleep cell until it sees the latch set. `this` is not
         // touched again.
         unsafe { Latch::set(&raw const (*this).latch) };
+        true
     }
 
     /// The outcome.

@@ -194,8 +194,8 @@ fn model_force_against_join() {
         let mut popped = Vec::new();
         for id in 0..2 {
             let index = world.push(&owner, id);
-            if owner.pop_at(index) {
-                let header = std::ptr::without_provenance(id + 1);
+            let header = std::ptr::without_provenance(id + 1);
+            if owner.pop_at(index, header) {
                 popped.push(world.took(Job { header, strand: std::ptr::null() }));
             } else {
                 popped.extend(world.pop_all(&owner));

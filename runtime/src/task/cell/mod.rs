@@ -53,6 +53,12 @@ impl State {
         }
     }
 
+    /// Not claimed yet?
+    #[cfg(not(loom))]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & QUEUED != 0
+    }
+
     /// By the claimer, after the output was stored.
     pub(crate) fn finish(&self) -> Finished {
         // Release: the output to the handle. Acquire: the waiter's slot from the handle.
