@@ -2,8 +2,15 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod column;
 pub mod constants;
 pub mod fit;
 pub mod machine;
+pub mod pass;
+pub mod place;
 pub mod rates;
+pub mod record;
 pub mod rng;
+pub mod seed0;
+pub mod stats;
+pub mod world;

@@ -5,12 +5,12 @@
 //! - Otherwise shared: see [`interleave`](super::interleave).
 //!
 //! A move must be expected to pay its copy twice before the owner changes, and it is expected to keep its owner as
-//! long as it has kept it so far. An extent whose owner changed before its last move had paid back is *churning*: it
+//! long as it has kept it so far, or 10 s if it never churned. An extent whose owner changed before its last move had paid back is *churning*: it
 //! is left alone, for twice as long each time. A failed move is tried again after a second and slows nothing else (T1).
 
 use super::config::{
-    CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, HORIZON, LINE, MAX_EXTENT_MOVES,
-    PAY_TIMES, PRIVATE_SHARE,
+    CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, FRESH_STAY, HORIZON, LINE,
+    MAX_EXTENT_MOVES, PAY_TIMES, PRIVATE_SHARE,
 };
 use super::cost::Placement;
 use super::interleave;
@@ -152,9 +152,14 @@ impl ExtentHistory {
         (self.owner, self.private, self.since_ns, self.windows) = (owner, private, now, 1);
     }
 
-    /// Seconds it is expected to stay with its owner: as long as it has so far.
+    /// Seconds it is expected to stay with its owner: as long as it has so far, and long if it never churned.
     fn stay_s(&self, now: u64) -> f64 {
-        (now.saturating_sub(self.since_ns) as f64 * 1e-9).min(HORIZON.as_secs_f64())
+        let fresh = if self.churns == 0 {
+            FRESH_STAY.as_secs_f64()
+        } else {
+            0.0
+        };
+        (now.saturating_sub(self.since_ns) as f64 * 1e-9).clamp(fresh, HORIZON.as_secs_f64())
     }
 }
 

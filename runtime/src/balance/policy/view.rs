@@ -257,11 +257,6 @@ impl View {
         }
     }
 
-    /// Nodes affinity `a` may have its home on.
-    pub(crate) fn allowed(&self, a: usize) -> NodeSet {
-        self.affinities[a].pinned.unwrap_or(self.tasks)
-    }
-
     /// CPUs of a node before anybody counts as waiting: its own, times the overcommitment all share.
     pub(crate) fn fair_cap(&self, node: usize) -> f64 {
         self.cap[node] * self.overcommit
