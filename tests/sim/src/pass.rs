@@ -65,7 +65,7 @@ impl World {
                 }
             }
         }
-        self.extent_views(&index, &snapshot.touches.clone(), &mut snapshot.extents);
+        self.extent_views(&index, &snapshot.touches, &mut snapshot.extents);
         for group in &mut self.groups {
             group.window.fill((0.0, 0.0));
         }

@@ -125,11 +125,20 @@ impl<'v> Placement<'v> {
         cost
     }
 
-    /// Time lost waiting for the CPUs of `node`. Overcommitment that all nodes share is nobody's fault; a node over
+    /// Time lost queueing at the memory of `node`.
+    fn queue(&self, node: usize) -> f64 {
+        self.lines[node] * LOCAL_LINE_S * queueing(self.lines[node] / self.view.line_cap[node])
+    }
+
+    fn wait(&self, node: usize) -> f64 {
+        self.wait_at(node, self.load[node])
+    }
+
+    /// Time lost waiting for the CPUs of `node` if `load` CPUs were wanted there. Overcommitment that all nodes share is nobody's fault; a node over
     /// its share makes its tasks slower by load / share. A little more than full counts as full: CPU time is
     /// measured. Without the small-imbalance rule every task above the machine's average waits.
-    fn wait(&self, node: usize) -> f64 {
-        let load = self.load[node].max(0.0);
+    fn wait_at(&self, node: usize, load: f64) -> f64 {
+        let load = load.max(0.0);
         if load == 0.0 {
             return 0.0;
         }
@@ -166,6 +175,33 @@ impl<'v> Placement<'v> {
         let cost = self.cost();
         self.set_home(a, old);
         cost
+    }
+
+    /// No move of `a` can gain more than this: what it and its group could save in latency, all the waiting and
+    /// queueing of the node it leaves, less the waiting it causes. Saves trying most moves to full nodes.
+    pub(crate) fn move_gain_at_most(&self, a: usize, from: usize, to: usize) -> f64 {
+        let view = self.view;
+        let affinity = &view.affinities[a];
+        let own = |i: usize| {
+            let (stall, copy) = own_cost(view, a, NodeSet::single(i));
+            stall + copy
+        };
+        let far = view.line_s.iter().copied().fold(0.0, f64::max);
+        // Its own shared touches come nearer, and the group's to the memory that follows it.
+        let group = affinity.group.map_or(0.0, |g| {
+            let part = affinity.demand / view.groups[g].demand.max(1e-9);
+            (affinity.shared + view.groups[g].shared * part.min(1.0)) * far
+                + view.groups[g].held_total * part.min(1.0) * view.copy_s
+        });
+        let relief = |i: usize| self.queue(i) + self.wait(i);
+        let traffic = affinity.private + affinity.fixed_total + affinity.shared > 0.0;
+        let queues: f64 = if traffic && affinity.group.is_some() {
+            (0..view.n).map(|i| self.queue(i)).sum()
+        } else {
+            self.queue(view.near[from])
+        };
+        let caused = self.wait_at(to, self.load[to] + affinity.demand) - self.wait(to);
+        own(from) - own(to) + group + queues + relief(from) - caused
     }
 
     /// Stall and copy of affinity `a` alone if its home were `home`; without its shared memory.

@@ -8,7 +8,8 @@
 //! | remote, private (the kernel slows down here: T2) | fast |
 //! | remote, shared | fast |
 //!
-//! A plan that moves much is followed at the fastest pace, whatever the touches say. Failed migrations have no say
+//! A plan that moves affinities is followed at the fastest pace, one that only copies when half of that is done,
+//! whatever the touches say. Failed migrations have no say
 //! at all (T1).
 
 use super::config::{ACTIVE_FRACTION, LOCAL_THRESHOLD};
@@ -96,15 +97,22 @@ pub(crate) fn next(state: &mut State, snapshot: &Snapshot, plan: &Plan) -> Durat
         .extents
         .iter()
         .fold(0, |sum, m| sum.saturating_add(m.bytes));
-    let busy =
-        !plan.moves.is_empty() || !plan.swaps.is_empty() || moved as f64 > TRICKLE * touched as f64;
+    let changed = !plan.moves.is_empty() || !plan.swaps.is_empty();
+    let copying = moved as f64 > TRICKLE * touched as f64;
     let (least, most) = (
         state.config.min_pass,
         state.config.max_pass.max(state.config.min_pass),
     );
     let slower = |by: f64| state.interval.mul_f64(by);
-    state.interval = if busy {
+    state.interval = if changed {
         least
+    } else if copying {
+        // Homes are settled and the copier has work: back when half of it is done, to keep it busy.
+        let ordered = moved.saturating_add(snapshot.backlog_bytes) as f64;
+        Duration::from_secs_f64(
+            (ordered / state.config.migration_bytes_per_s.max(1.0) / 2.0).min(0.5),
+        )
+        .max(least)
     } else {
         match plan.mode {
             // Kernel: one to three tenths a pass, the more the more local.

@@ -141,6 +141,9 @@ fn best(
     let view = placement.view;
     let mut contest = Cheapest::new(view.seed, view.affinities[a].id);
     for to in candidates.iter() {
+        if placement.move_gain_at_most(a, from, to) <= bar {
+            continue;
+        }
         if !budget.spend() {
             return Err(OutOfTrials);
         }

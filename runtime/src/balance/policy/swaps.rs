@@ -175,8 +175,26 @@ fn try_swap(
     if set.len() > 1 && equal(sum) {
         sets.push(set);
     }
-    let before = placement.cost().sum();
     let bar = bar(placement, a, SMALL_GAIN + SWAP_MARGIN);
+    // Within a group only the members' own costs change: no need to try what they already tell.
+    let here_there = |x: usize, i: usize| {
+        let (stall, copy) = placement.own_cost(x, NodeSet::single(i));
+        stall + copy
+    };
+    let gain_a = here_there(a, from) - here_there(a, to);
+    let group = view.affinities[a].group;
+    sets.retain(|set| {
+        let same = group.is_some() && set.iter().all(|&b| view.affinities[b].group == group);
+        let loss: f64 = set
+            .iter()
+            .map(|&b| here_there(b, from) - here_there(b, to))
+            .sum();
+        !same || gain_a - loss > bar
+    });
+    if sets.is_empty() {
+        return Some(Vec::new());
+    }
+    let before = placement.cost().sum();
     let mut contest = Cheapest::new(view.seed, view.affinities[a].id);
     for set in sets {
         if !budget.spend() {
