@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | stall | lines x idle latency of their distance | private memory at its task's node, shared memory spread over the group's active nodes: the *settled* state a home leads to |
 //! | copy | bytes not there yet, copied at the machine's pace, paid twice, spread over 30 s | |
-//! | wait | tasks x (load / CPUs - 1) on nodes that are fuller than their share | |
+//! | wait | tasks in excess of a node's share of CPUs, x load / share | its mean where demand varies, see `excess` |
 //! | queue | lines x local latency x rho^2 / (1 - rho) of the controller | |
 //!
 //! Since the settled state is judged and what it takes to get there is charged, a step that lowers this sum stays
@@ -37,6 +37,8 @@ pub(crate) struct Placement<'v> {
     pub homes: Vec<NodeSet>,
     /// CPUs demanded, by node.
     pub load: Vec<f64>,
+    /// Their variance.
+    variance: Vec<f64>,
     /// Lines per second, by memory node.
     pub lines: Vec<f64>,
     /// CPUs of each group by node, `group * n + node`.
@@ -93,6 +95,7 @@ impl<'v> Placement<'v> {
         let mut placement = Placement {
             view,
             load: vec![0.0; n],
+            variance: vec![0.0; n],
             lines: vec![0.0; n],
             group_cpus: vec![0.0; groups * n],
             group_lines: vec![0.0; groups * n],
@@ -151,7 +154,8 @@ impl<'v> Placement<'v> {
             );
             self.view.cap[node] * all / cap.max(1e-9)
         };
-        load * (load / share.max(1e-3) - 1.0).max(0.0)
+        let share = share.max(1e-3);
+        excess(load, self.variance[node], share) * (load / share).max(1.0)
     }
 
     /// Gives `a` another home.
@@ -220,6 +224,7 @@ impl<'v> Placement<'v> {
         self.own.1 += sign * copy;
         for (i, f) in fractions(view, home) {
             self.load[i] += sign * f * affinity.demand;
+            self.variance[i] += sign * f * affinity.variance;
             self.lines[view.near[i]] += sign * f * affinity.private;
             if let Some(g) = affinity.group {
                 self.group_cpus[g * n + i] += sign * f * affinity.demand;
@@ -278,6 +283,21 @@ impl<'v> Placement<'v> {
             .sum();
         (stall, misplaced * view.copy_s)
     }
+}
+
+/// Mean of what a demand of mean `load` and variance `variance` has above `share`: the normal loss function. Tasks that
+/// always run have no variance and may fill a node to the brim; tasks that come and go need room, or they queue.
+pub(crate) fn excess(load: f64, variance: f64, share: f64) -> f64 {
+    let over = load - share;
+    if variance < 1e-9 {
+        return over.max(0.0);
+    }
+    let sigma = variance.sqrt();
+    let z = over / sigma;
+    // Upper tail of the normal distribution by its logistic approximation (error below 0.0002 of a task).
+    let tail = 1.0 / (1.0 + (-(1.5976 * z + 0.070_566 * z * z * z)).exp());
+    let density = (-0.5 * z * z).exp() * 0.398_942_280_4;
+    (sigma * density + over * tail).max(over.max(0.0))
 }
 
 /// Takes out what rounding left of members that have gone.

@@ -12,7 +12,7 @@
 //! ```
 
 use super::config::{FIT_SLACK, HORIZON, LOCAL_LINE_S, MOVE_S, REPACK_GAIN};
-use super::cost::{Placement, fractions, queueing};
+use super::cost::{Placement, excess, fractions, queueing};
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
 use super::ties::{self, Cheapest};
@@ -24,6 +24,7 @@ struct Unit {
     members: Vec<usize>,
     group: Option<usize>,
     demand: f64,
+    variance: f64,
     private: f64,
     shared: f64,
     /// Bytes held by node, private and shared.
@@ -39,6 +40,7 @@ struct Unit {
 /// What the packing has used so far.
 struct Used {
     cpus: Vec<f64>,
+    variance: Vec<f64>,
     lines: Vec<f64>,
     memory: Vec<f64>,
 }
@@ -76,6 +78,7 @@ fn pack(snapshot: &Snapshot, view: &View) -> Vec<NodeSet> {
     let mut homes: Vec<NodeSet> = view.affinities.iter().map(|a| a.home).collect();
     let mut used = Used {
         cpus: vec![0.0; n],
+        variance: vec![0.0; n],
         lines: vec![0.0; n],
         memory: vec![0.0; n],
     };
@@ -120,13 +123,28 @@ impl Used {
         let affinity = &view.affinities[a];
         for (i, f) in fractions(view, home) {
             self.cpus[i] += f * affinity.demand;
+            self.variance[i] += f * affinity.variance;
             self.lines[view.near[i]] += f * (affinity.private + affinity.shared);
             self.memory[view.near[i]] += f * affinity.held_total;
         }
     }
 
-    fn room(&self, view: &View, node: usize) -> f64 {
-        (view.fair_cap(node) - self.cpus[node]).max(0.0)
+    /// CPUs of `unit` the node can take with one standard deviation to spare, so that tasks which come and go find a
+    /// CPU five times in six. Solves `x + sqrt(variance + x * spread) = free` for x.
+    fn room(&self, view: &View, unit: &Unit, node: usize) -> f64 {
+        let free = (view.fair_cap(node) - self.cpus[node]).max(0.0);
+        let spread = if unit.demand > 0.0 {
+            unit.variance / unit.demand
+        } else {
+            0.0
+        };
+        let variance = self.variance[node].max(0.0);
+        let root = if spread < 1e-9 {
+            variance.sqrt()
+        } else {
+            (-spread + (spread * spread + 4.0 * (free * spread + variance)).sqrt()) / 2.0
+        };
+        (free - root).max(0.0)
     }
 }
 
@@ -142,6 +160,7 @@ fn units(view: &View) -> Vec<Unit> {
             members: Vec::new(),
             group: affinity.group,
             demand: 0.0,
+            variance: 0.0,
             private: 0.0,
             shared: 0.0,
             held: vec![0.0; n],
@@ -169,6 +188,7 @@ fn units(view: &View) -> Vec<Unit> {
         let unit: &mut Unit = &mut units[index];
         unit.members.push(a);
         unit.demand += affinity.demand;
+        unit.variance += affinity.variance;
         unit.private += affinity.private;
         unit.shared += affinity.shared;
         unit.held_total += affinity.held_total;
@@ -197,7 +217,7 @@ fn choose(
     used: &Used,
 ) -> Option<(NodeSet, Vec<f64>)> {
     let mut contest = Cheapest::new(view.seed, unit.key);
-    let holds = |i: usize| used.room(view, i) * (1.0 + FIT_SLACK) >= unit.demand;
+    let holds = |i: usize| used.room(view, unit, i) * (1.0 + FIT_SLACK) >= unit.demand;
     let singles = view.tasks.iter().filter(|&i| holds(i));
     let mut fits = false;
     for i in singles {
@@ -226,7 +246,7 @@ fn choose(
         let mut room = 0.0;
         for (k, &i) in order.iter().enumerate() {
             set = set.union(NodeSet::single(i));
-            room += used.room(view, i);
+            room += used.room(view, unit, i);
             let enough = room * (1.0 + FIT_SLACK) >= unit.demand || k + 1 == order.len();
             // More nodes than hold the group are only worth a look when its memory traffic needs them.
             let relieved =
@@ -249,7 +269,7 @@ fn choose(
 fn grow(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, seed: usize) -> Vec<usize> {
     let mut order = vec![seed];
     let mut left = view.tasks.minus(NodeSet::single(seed));
-    let useful = |i: usize| used.room(view, i) >= (0.1 * view.fair_cap(i)).min(unit.demand);
+    let useful = |i: usize| used.room(view, unit, i) >= (0.1 * view.fair_cap(i)).min(unit.demand);
     let clusters = topology_class::clusters(snapshot, view.tasks, seed);
     while !left.is_empty() {
         // Fill the smallest cluster around the seed before crossing to the next.
@@ -273,7 +293,7 @@ fn grow(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, seed: usize)
             } else {
                 0.0
             };
-            let room = used.room(view, i).min(unit.demand) / unit.demand.max(1e-9);
+            let room = used.room(view, unit, i).min(unit.demand) / unit.demand.max(1e-9);
             contest.offer(distance * 1e9 - 10.0 * room - 5.0 * held, i as u64, i);
         }
         let Some((_, next)) = contest.take() else {
@@ -288,13 +308,13 @@ fn grow(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, seed: usize)
 /// CPUs by node: full nodes first, in order, so that the rest of the last one stays free for others.
 fn fill(view: &View, unit: &Unit, used: &Used, order: &[usize]) -> Vec<f64> {
     let mut fill = vec![0.0; view.n];
-    let room: f64 = order.iter().map(|&i| used.room(view, i)).sum();
+    let room: f64 = order.iter().map(|&i| used.room(view, unit, i)).sum();
     let saturates = unit.private + unit.shared > 0.5 * view.line_cap[view.near[order[0]]];
     if unit.demand >= room || saturates {
         // Too big for the set (by the slack, or for good), or it wants all the controllers: in proportion.
         for &i in order {
             let share = if room > 0.0 {
-                used.room(view, i) / room
+                used.room(view, unit, i) / room
             } else {
                 1.0 / order.len() as f64
             };
@@ -304,7 +324,7 @@ fn fill(view: &View, unit: &Unit, used: &Used, order: &[usize]) -> Vec<f64> {
     }
     let mut left = unit.demand;
     for &i in order {
-        fill[i] = used.room(view, i).min(left);
+        fill[i] = used.room(view, unit, i).min(left);
         left -= fill[i];
     }
     fill
@@ -363,8 +383,9 @@ fn set_cost(view: &View, unit: &Unit, used: &Used, fill: &[f64]) -> f64 {
                         .sum::<f64>();
             }
             let load = used.cpus[i] + fill[i];
-            wait +=
-                fill[i] * (load / (view.fair_cap(i) * (1.0 + FIT_SLACK)).max(1e-3) - 1.0).max(0.0);
+            let share_of_node = (view.fair_cap(i) * (1.0 + FIT_SLACK)).max(1e-3);
+            let variance = used.variance[i].max(0.0) + unit.variance * share;
+            wait += excess(load, variance, share_of_node) * (load / share_of_node).max(1.0);
         }
         copy += (unit.held[i] - weights[i] * unit.held_total).max(0.0) * view.copy_s;
         moving += (fill[i] - unit.now[i]).max(0.0) * MOVE_S / HORIZON.as_secs_f64();

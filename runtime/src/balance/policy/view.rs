@@ -51,6 +51,8 @@ pub(crate) struct AffinityView {
     pub pinned: Option<NodeSet>,
     /// CPUs it uses or waits for.
     pub demand: f64,
+    /// Variance of its demand: a task that runs now and then, against one that always runs.
+    pub variance: f64,
     /// Lines per second to private memory (and all its movable memory, if it is alone).
     pub private: f64,
     /// Lines per second to its group's shared memory.
@@ -206,6 +208,12 @@ impl View {
             home,
             pinned,
             demand,
+            // Running or not is a coin with probability `demand`; of a wide one only the last CPU is uncertain.
+            variance: if demand <= 1.0 {
+                demand * (1.0 - demand)
+            } else {
+                0.25
+            },
             private: private * scale,
             shared: shared * scale,
             fixed_total: sums[2] * scale,

@@ -4,7 +4,9 @@ use numart_sim::machine::Machine;
 use numart_sim::seed0::*;
 use numart_sim::stats::*;
 fn main() {
-    if std::env::args().nth(2).is_some() { return quick(); }
+    if std::env::args().nth(2).is_some() {
+        return quick();
+    }
     let seeds: u64 = std::env::args()
         .nth(1)
         .and_then(|a| a.parse().ok())
@@ -54,12 +56,30 @@ fn main() {
     }
 }
 fn quick() {
-    for c in MODELS { for i in 0..4 { for mib in [25.0, 400.0] { for start in [Start::FirstNode, Start::Uniform] {
-        let shape = Shape::of(i, mib, start);
-        let m = Machine::eight_by_ten(&c);
-        let p: f64 = run(build(m.clone(), &c, shape, Column::Pinned, 1), 2.0).steady.iter().sum();
-        let t = std::time::Instant::now();
-        let o = run(build(m.clone(), &c, shape, Column::Numart, 3), 240.0);
-        println!("{} {i} {mib} {start:?} {:.4} whole {:.4} local {:?} passes {} moves {:?} {:.0} sim s/s", c.name, o.steady.iter().sum::<f64>()/p, o.whole.iter().sum::<f64>()/p, o.local_at, o.passes, o.moves, 240.0/t.elapsed().as_secs_f64());
-    }}}}
+    for c in MODELS {
+        for i in 0..4 {
+            for mib in [25.0, 400.0] {
+                for start in [Start::FirstNode, Start::Uniform] {
+                    let shape = Shape::of(i, mib, start);
+                    let m = Machine::eight_by_ten(&c);
+                    let p: f64 = run(build(m.clone(), &c, shape, Column::Pinned, 1), 2.0)
+                        .steady
+                        .iter()
+                        .sum();
+                    let t = std::time::Instant::now();
+                    let o = run(build(m.clone(), &c, shape, Column::Numart, 3), 240.0);
+                    println!(
+                        "{} {i} {mib} {start:?} {:.4} whole {:.4} local {:?} passes {} moves {:?} {:.0} sim s/s",
+                        c.name,
+                        o.steady.iter().sum::<f64>() / p,
+                        o.whole.iter().sum::<f64>() / p,
+                        o.local_at,
+                        o.passes,
+                        o.moves,
+                        240.0 / t.elapsed().as_secs_f64()
+                    );
+                }
+            }
+        }
+    }
 }
