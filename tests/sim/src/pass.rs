@@ -69,6 +69,8 @@ impl World {
         for group in &mut self.groups {
             group.window.fill((0.0, 0.0));
         }
+        self.capacity_window.0 = 0.0;
+        self.capacity_window.1.fill(0.0);
         snapshot.backlog_bytes = self
             .queue
             .iter()
@@ -89,7 +91,11 @@ impl World {
                     .tell_bandwidth
                     .then_some(self.machine.controller[i] * LINE * 1e6);
                 Node {
-                    capacity: (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0),
+                    capacity: if self.capacity_window.0 > 0.0 {
+                        self.capacity_window.1[i] / self.capacity_window.0
+                    } else {
+                        self.machine.cpus[i] as f64
+                    },
                     l3_groups: self.machine.l3[i] as u32,
                     memory_free: total.saturating_sub(used[i] as u64),
                     bandwidth,
@@ -139,6 +145,9 @@ impl World {
             })
             .collect();
         for (slot, extent) in self.extents.iter_mut().enumerate() {
+            if extent.bytes <= 0.0 {
+                continue; // freed
+            }
             let mut view = Extent {
                 slot: slot as u32,
                 generation: 0,

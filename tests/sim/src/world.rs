@@ -142,6 +142,8 @@ pub struct World {
     pub tell_bandwidth: bool,
     /// Samples for pictures, if wanted.
     pub record: Option<Record>,
+    /// Seconds of the window, and CPU seconds to be had in it by node.
+    pub(crate) capacity_window: (f64, Vec<f64>),
     pub(crate) next_system: f64,
     pub(crate) counter: Vec<f64>,
     pub(crate) rng: Rng,
@@ -191,6 +193,7 @@ impl World {
             declared_per_miss: 1.0,
             tell_bandwidth: false,
             record: None,
+            capacity_window: (0.0, vec![0.0; n]),
             next_system: 0.0,
             counter: Vec::new(),
             rng: Rng::new(seed),
@@ -299,6 +302,24 @@ impl World {
         }
     }
 
+    /// Something changed that rates depend on and the driver does not hear of.
+    pub fn disturbed(&mut self) {
+        self.stale = true;
+    }
+
+    /// Ends a task; its memory is freed, and the driver hears of it.
+    pub fn end_task(&mut self, t: usize) {
+        self.tasks[t].ended = true;
+        self.tasks[t].bytes.fill(0.0);
+        let gone = |e: &SimExtent| e.owner == Owner::Task(t);
+        // Slots keep their numbers: a freed extent becomes empty.
+        for extent in self.extents.iter_mut().filter(|e| gone(e)) {
+            extent.bytes = 0.0;
+        }
+        self.stale = true;
+        self.wake();
+    }
+
     /// The driver runs a pass at once instead of waiting: something changed that it knows of.
     pub fn wake(&mut self) {
         self.next_pass = self.next_pass.min(self.now + 0.1);
@@ -388,6 +409,11 @@ impl World {
             if !self.tasks[t].ended {
                 self.advance_task(t, dt);
             }
+        }
+        self.capacity_window.0 += dt;
+        for i in 0..self.machine.nodes() {
+            self.capacity_window.1[i] +=
+                (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0) * dt;
         }
         self.now += dt;
         self.migrate(dt);

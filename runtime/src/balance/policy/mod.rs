@@ -91,6 +91,7 @@ use view::View;
 pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
     let elapsed_s = state.elapsed_s(snapshot);
     state.fold_affinities(snapshot, elapsed_s);
+    state.fold_capacity(snapshot, elapsed_s);
     extents::fold(state, snapshot, elapsed_s);
     let config = state.config;
     let group_steps = state

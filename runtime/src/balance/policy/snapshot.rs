@@ -14,7 +14,8 @@ pub const NO_AFFINITY: u32 = u32::MAX;
 pub struct Node {
     /// CPUs of the node that this process may use; 0 makes it memory-only.
     pub cpus: u32,
-    /// CPUs' worth of time this process can get there now: `cpus` less what neighbours take. Between 0 and `cpus`.
+    /// CPUs' worth of time this process could get there, on average over the window: `cpus` less what neighbours
+    /// took. Between 0 and `cpus`. The average matters: a momentary figure, seen once a minute, is noise.
     pub capacity: f64,
     /// Last-level caches of the node (1 if unknown).
     pub l3_groups: u32,

@@ -1,6 +1,6 @@
 //! What the policy remembers between passes: decayed statistics per affinity, and what became of each extent.
 
-use super::config::{AWAY_WINDOWS, Config};
+use super::config::{AWAY_WINDOWS, CAPACITY_HALF_LIFE, Config};
 use super::decay;
 use super::extents::ExtentHistory;
 use super::group_form::Pairs;
@@ -25,6 +25,8 @@ pub struct State {
     pub(crate) pairs: Pairs,
     pub(crate) replicas: BTreeMap<u64, ReplicaHistory>,
     pub(crate) interval: Duration,
+    /// Smoothed capacity of each node, CPUs.
+    pub(crate) capacity: Vec<f64>,
     /// Where the bounded search goes on in the next pass.
     pub(crate) search_from: usize,
 }
@@ -98,6 +100,7 @@ impl State {
             pairs: Pairs::default(),
             replicas: BTreeMap::new(),
             interval: config.min_pass,
+            capacity: Vec::new(),
             search_from: 0,
         }
     }
@@ -111,6 +114,24 @@ impl State {
     pub(crate) fn elapsed_s(&self, snapshot: &Snapshot) -> f64 {
         let last = self.last_ns.unwrap_or(snapshot.now_ns);
         snapshot.now_ns.saturating_sub(last) as f64 * 1e-9
+    }
+
+    /// Follows each node's capacity slowly; a node that may not be used any more, or that was not known, at once.
+    pub(crate) fn fold_capacity(&mut self, snapshot: &Snapshot, elapsed_s: f64) {
+        let keep = decay::factor(elapsed_s, CAPACITY_HALF_LIFE, 0.0, 0.0, false);
+        self.capacity.resize(snapshot.nodes.len(), f64::NAN);
+        for (smooth, node) in self.capacity.iter_mut().zip(&snapshot.nodes) {
+            let now = if node.takes_tasks() {
+                node.capacity.clamp(1e-3, f64::from(node.cpus))
+            } else {
+                0.0
+            };
+            *smooth = if smooth.is_nan() || *smooth == 0.0 || now == 0.0 {
+                now
+            } else {
+                *smooth * keep + now * (1.0 - keep)
+            };
+        }
     }
 
     /// Adds the window of `snapshot` to the statistics of its affinities.

@@ -103,15 +103,8 @@ impl View {
             rules: state.config.rules,
             tasks,
             memory,
-            cap: nodes
-                .iter()
-                .map(|x| {
-                    if x.takes_tasks() {
-                        x.capacity.clamp(1e-3, f64::from(x.cpus))
-                    } else {
-                        0.0
-                    }
-                })
+            cap: (0..n)
+                .map(|i| state.capacity.get(i).copied().unwrap_or(0.0))
                 .collect(),
             overcommit: 1.0,
             line_cap: nodes.iter().map(line_capacity).collect(),
