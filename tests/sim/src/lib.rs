@@ -12,6 +12,7 @@ pub mod place;
 pub mod rates;
 pub mod record;
 pub mod rng;
+pub mod scene;
 pub mod seed0;
 pub mod seed3;
 pub mod seed4;

@@ -356,6 +356,8 @@ fn limit(
             ties::hash(seed, u64::from(x.slot), 3).cmp(&ties::hash(seed, u64::from(y.slot), 3))
         })
     };
+    // On a machine without a single node for memory, the nearest such node is the task's own.
+    wanted.retain(|m| snapshot.nodes[usize::from(m.to)].takes_memory());
     if wanted.len() > MAX_EXTENT_MOVES {
         wanted.select_nth_unstable_by(MAX_EXTENT_MOVES - 1, better);
         wanted.truncate(MAX_EXTENT_MOVES);

@@ -44,6 +44,8 @@ pub(crate) struct History {
     rows: Box<[f64]>,
     /// The away node of the last windows, and for how many.
     away: (u8, u8),
+    /// What counts of the present window: see [`decay::within`].
+    part: f64,
     /// When the policy last gave it a new home.
     pub moved_ns: Option<u64>,
 }
@@ -65,6 +67,7 @@ impl History {
             wait: 0.0,
             rows: vec![0.0; 4 * nodes].into_boxed_slice(),
             away: (0, 0),
+            part: 1.0,
             moved_ns: None,
         }
     }
@@ -155,9 +158,11 @@ impl State {
             let factor = decay::factor(elapsed_s, self.config.half_life, old, fresh[i], per_pass);
             decay::shrink(&mut history.rows, factor);
             let affinity = &snapshot.affinities[i];
-            history.seconds = history.seconds * factor + elapsed_s;
-            history.cpu = history.cpu * factor + affinity.cpu_ns as f64 * 1e-9;
-            history.wait = history.wait * factor + affinity.wait_ns as f64 * 1e-9;
+            let part = if per_pass { 1.0 } else { decay::within(factor) };
+            history.part = part;
+            history.seconds = history.seconds * factor + elapsed_s * part;
+            history.cpu = history.cpu * factor + affinity.cpu_ns as f64 * 1e-9 * part;
+            history.wait = history.wait * factor + affinity.wait_ns as f64 * 1e-9 * part;
         }
         self.count_away_windows(&fresh, &away);
         for touch in &snapshot.touches {
@@ -173,10 +178,11 @@ impl State {
                 Kind::Shared => Row::Shared,
                 Kind::Fixed => Row::Fixed,
             };
-            history.rows[row as usize * nodes + memory] += touch.bytes as f64;
+            let bytes = touch.bytes as f64 * history.part;
+            history.rows[row as usize * nodes + memory] += bytes;
             // A thief's touches are not use, or memory would follow thieves; a thief that stays is no thief.
             if !touch.away || history.settled_away() == Some(using) {
-                history.rows[Row::Use as usize * nodes + using] += touch.bytes as f64;
+                history.rows[Row::Use as usize * nodes + using] += bytes;
             }
         }
     }
