@@ -15,6 +15,9 @@ pub const SWAP_MARGIN: f64 = 0.015;
 pub const REPACK_GAIN: f64 = 0.010;
 /// A node is active for a group if it has more than 1/3 of the use of the busiest (kernel: ACTIVE_NODE_FRACTION).
 pub const ACTIVE_FRACTION: f64 = 1.0 / 3.0;
+/// Below this it gets no shared memory; in between, a growing share: three tasks here and one there are exactly at 1/3,
+/// and with a step there the last digit of a count sent extents to and fro (found by the property tests).
+pub const INACTIVE_FRACTION: f64 = 0.25;
 /// Interleaving moves an extent only if the target holds less than 3/4 of what the source does, relative to use
 /// (kernel: hysteresis 3/4).
 pub const SPREAD_HYSTERESIS: f64 = 0.75;
@@ -47,11 +50,14 @@ pub const FIT_SLACK: f64 = 0.05;
 /// An affinity that was moved is left alone by single moves and swaps for this long: its statistics are of its old
 /// home (kernel 3.13's lesson: the statistics still say the old node, the task goes back).
 pub const RESETTLE: Duration = Duration::from_secs(1);
+/// A plan whose predicted time is off by more than this share was made for another input: homes that were left may be
+/// taken again at once. Otherwise not within [`HORIZON`], over which leaving them was judged.
+pub const INPUT_CHANGED: f64 = 0.1;
 /// Latency of a local line, for turning bytes into time: the order of all current machines (reference 8.6: 0.1 us).
 pub const LOCAL_LINE_S: f64 = 100e-9;
 /// Bytes of a line.
 pub const LINE: f64 = 64.0;
-/// Memory time is at most this share of an affinity's CPU time where it is now: declared bytes may hit the caches.
+/// Local memory time is at most this share of an affinity's CPU time: declared bytes may hit the caches.
 pub const MAX_STALL: f64 = 0.9;
 /// Lines per second and CPU of a controller of unknown bandwidth: 2 GB/s per CPU, low for any server since 2012.
 pub const DEFAULT_LINES_PER_CPU: f64 = 32e6;

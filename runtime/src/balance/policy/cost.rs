@@ -12,7 +12,7 @@
 //! accepted step lowers it by a margin, so the policy reaches a fixed point. All parts have one unit, so a big
 //! group's flat gain and a lone task's sharp one are compared as what they are (T10).
 
-use super::config::{ACTIVE_FRACTION, FIT_SLACK, HORIZON, LOCAL_LINE_S, MOVE_S};
+use super::config::{ACTIVE_FRACTION, FIT_SLACK, HORIZON, INACTIVE_FRACTION, LOCAL_LINE_S, MOVE_S};
 use super::node_set::NodeSet;
 use super::view::View;
 
@@ -80,9 +80,8 @@ pub(crate) fn spread(view: &View, cpus: &[f64], out: &mut [f64]) {
         return;
     }
     for (i, &c) in cpus.iter().enumerate() {
-        if c > most * ACTIVE_FRACTION {
-            out[view.near[i]] += c * view.line_cap[view.near[i]];
-        }
+        let part = (c / most - INACTIVE_FRACTION) / (ACTIVE_FRACTION - INACTIVE_FRACTION);
+        out[view.near[i]] += part.clamp(0.0, 1.0) * c * view.line_cap[view.near[i]];
     }
     let total: f64 = out.iter().sum();
     out.iter_mut().for_each(|w| *w /= total);
@@ -154,7 +153,8 @@ impl<'v> Placement<'v> {
             );
             self.view.cap[node] * all / cap.max(1e-9)
         };
-        let share = share.max(1e-3);
+        // A node without CPUs still has a price, and not one that drowns all others.
+        let share = share.max(0.05);
         excess(load, self.variance[node], share) * (load / share).max(1.0)
     }
 

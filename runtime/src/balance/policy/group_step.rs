@@ -15,6 +15,7 @@ use super::config::{FIT_SLACK, HORIZON, LOCAL_LINE_S, MOVE_S, REPACK_GAIN};
 use super::cost::{Placement, excess, fractions, queueing};
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
+use super::state::State;
 use super::ties::{self, Cheapest};
 use super::topology_class;
 use super::view::View;
@@ -46,7 +47,11 @@ struct Used {
 }
 
 /// Packs all groups afresh and returns the homes if they are better than `now` by a margin.
-pub(crate) fn repack(snapshot: &Snapshot, now: &Placement<'_>) -> Option<Vec<NodeSet>> {
+pub(crate) fn repack(
+    state: &State,
+    snapshot: &Snapshot,
+    now: &Placement<'_>,
+) -> Option<Vec<NodeSet>> {
     let view = now.view;
     if view.tasks.is_empty() || view.affinities.is_empty() {
         return None;
@@ -56,6 +61,12 @@ pub(crate) fn repack(snapshot: &Snapshot, now: &Placement<'_>) -> Option<Vec<Nod
         .filter(|&a| homes[a] != now.homes[a])
         .collect();
     if changed.is_empty() {
+        return None;
+    }
+    if changed
+        .iter()
+        .any(|&a| state.just_left(a, homes[a], snapshot.now_ns))
+    {
         return None;
     }
     let packed = Placement::new(view, homes);

@@ -111,12 +111,12 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
     let start = Placement::new(&view, view.affinities.iter().map(|a| a.home).collect());
     let (planned, swaps, before) = place(state, snapshot, &view, &start);
     describe(snapshot, &start, before, &planned, &swaps, &mut plan);
-    for m in &plan.moves {
-        state.histories[m.affinity as usize].moved_ns = Some(snapshot.now_ns);
+    for (a, history) in state.histories.iter_mut().enumerate() {
+        if planned.homes[a] != start.homes[a] {
+            history.moved = Some((snapshot.now_ns, start.homes[a]));
+        }
     }
-    for &a in plan.swaps.iter().flat_map(|s| s.a.iter().chain(&s.b)) {
-        state.histories[a as usize].moved_ns = Some(snapshot.now_ns);
-    }
+    state.expected = Some(plan.predicted.1);
     if config.rules.extents {
         (plan.extents, plan.weights) = extents::plan(state, snapshot, &planned);
     }
@@ -147,8 +147,9 @@ fn place<'v>(
     let mut placement = Placement::new(view, homes);
     // A home that may not be used has no price: what the plan is compared with starts after these forced moves.
     let forced = placement.cost();
+    state.notice_change(forced.sum());
     if view.rules.group_step
-        && let Some(homes) = group_step::repack(snapshot, &placement)
+        && let Some(homes) = group_step::repack(state, snapshot, &placement)
     {
         placement = Placement::new(view, homes);
     }

@@ -71,7 +71,7 @@ pub(crate) fn may_move(
     a: usize,
 ) -> bool {
     let view = placement.view;
-    let settled = state.histories[a].moved_ns.is_none_or(|at| {
+    let settled = state.histories[a].moved.is_none_or(|(at, _)| {
         let since = snapshot.now_ns.saturating_sub(at);
         since >= RESETTLE.as_nanos() as u64 || snapshot.now_ns < at
     });
@@ -102,7 +102,7 @@ pub(crate) fn improve(
             if !may_move(state, snapshot, placement, a) {
                 continue;
             }
-            match best(snapshot, placement, a, budget) {
+            match best(state, snapshot, placement, a, budget) {
                 Ok(Some(to)) => {
                     placement.set_home(a, NodeSet::single(to));
                     moved = true;
@@ -124,6 +124,7 @@ struct OutOfTrials;
 
 /// The node `a` should move to, if any is worth it.
 fn best(
+    state: &State,
     snapshot: &Snapshot,
     placement: &mut Placement<'_>,
     a: usize,
@@ -141,7 +142,9 @@ fn best(
     let view = placement.view;
     let mut contest = Cheapest::new(view.seed, view.affinities[a].id);
     for to in candidates.iter() {
-        if placement.move_gain_at_most(a, from, to) <= bar {
+        if state.just_left(a, NodeSet::single(to), snapshot.now_ns)
+            || placement.move_gain_at_most(a, from, to) <= bar
+        {
             continue;
         }
         if !budget.spend() {

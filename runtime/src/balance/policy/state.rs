@@ -1,6 +1,6 @@
 //! What the policy remembers between passes: decayed statistics per affinity, and what became of each extent.
 
-use super::config::{AWAY_WINDOWS, CAPACITY_HALF_LIFE, Config};
+use super::config::{AWAY_WINDOWS, CAPACITY_HALF_LIFE, Config, HORIZON, INPUT_CHANGED};
 use super::decay;
 use super::extents::ExtentHistory;
 use super::group_form::Pairs;
@@ -25,6 +25,8 @@ pub struct State {
     pub(crate) pairs: Pairs,
     pub(crate) replicas: BTreeMap<u64, ReplicaHistory>,
     pub(crate) interval: Duration,
+    /// Predicted time of the last plan's homes.
+    pub(crate) expected: Option<f64>,
     /// Smoothed capacity of each node, CPUs.
     pub(crate) capacity: Vec<f64>,
     /// Where the bounded search goes on in the next pass.
@@ -46,8 +48,8 @@ pub(crate) struct History {
     away: (u8, u8),
     /// What counts of the present window: see [`decay::within`].
     part: f64,
-    /// When the policy last gave it a new home.
-    pub moved_ns: Option<u64>,
+    /// When the policy last gave it a new home, and which one it left.
+    pub moved: Option<(u64, NodeSet)>,
 }
 
 /// The rows of a history.
@@ -68,7 +70,7 @@ impl History {
             rows: vec![0.0; 4 * nodes].into_boxed_slice(),
             away: (0, 0),
             part: 1.0,
-            moved_ns: None,
+            moved: None,
         }
     }
 
@@ -91,6 +93,29 @@ impl History {
 }
 
 impl State {
+    /// Whether affinity `a` left `home` so recently, on input that has not changed since, that going back would only
+    /// show that one of the two steps was wrong.
+    pub(crate) fn just_left(&self, a: usize, home: NodeSet, now_ns: u64) -> bool {
+        self.histories[a].moved.is_some_and(|(at, left)| {
+            left == home && now_ns >= at && now_ns - at < HORIZON.as_nanos() as u64
+        })
+    }
+
+    /// Compares what the last plan expected with what its homes cost now; forgets the homes that were left if the
+    /// input has changed.
+    pub(crate) fn notice_change(&mut self, cost: f64) {
+        let changed = self
+            .expected
+            .is_none_or(|e| (cost - e).abs() > INPUT_CHANGED * e.abs().max(cost.abs()));
+        if changed {
+            for history in &mut self.histories {
+                if let Some((_, left)) = &mut history.moved {
+                    *left = NodeSet::EMPTY;
+                }
+            }
+        }
+    }
+
     /// Nothing remembered.
     pub fn new(config: Config) -> Self {
         State {
@@ -103,6 +128,7 @@ impl State {
             pairs: Pairs::default(),
             replicas: BTreeMap::new(),
             interval: config.min_pass,
+            expected: None,
             capacity: Vec::new(),
             search_from: 0,
         }

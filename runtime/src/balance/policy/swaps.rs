@@ -44,6 +44,9 @@ pub(crate) fn improve(
             }
             let wanted = wanted(placement, a, from);
             for to in wanted.iter() {
+                if state.just_left(a, NodeSet::single(to), snapshot.now_ns) {
+                    continue;
+                }
                 match try_swap(
                     state,
                     snapshot,
@@ -132,6 +135,7 @@ fn try_swap(
         .copied()
         .filter(|&b| b != a && !used[b] && placement.homes[b] == NodeSet::single(to))
         .filter(|&b| may_move(state, snapshot, placement, b))
+        .filter(|&b| !state.just_left(b, here, snapshot.now_ns))
         .map(|b| {
             let (stay, go) = (
                 placement.own_cost(b, NodeSet::single(to)),

@@ -162,17 +162,17 @@ impl View {
         } else {
             0.0
         };
-        // What it would wait for memory where it is now, if every touched line missed.
+        // What it would wait for memory if every touched line missed and all were local. Not where it is now: then a
+        // move would change what the same traffic counts, and with it the cost of the way back.
         let home = affinity.home.intersection(NodeSet::first(n));
-        let from = home.lowest().unwrap_or(0);
         let mut stall = 0.0;
         let mut sums = [0.0; 3];
         for (k, row) in [Row::Private, Row::Shared, Row::Fixed]
             .into_iter()
             .enumerate()
         {
-            for (m, &bytes) in history.row(row).iter().enumerate() {
-                stall += rate(bytes) * self.line_s[from * n + m];
+            for &bytes in history.row(row) {
+                stall += rate(bytes) * LOCAL_LINE_S;
                 sums[k] += rate(bytes);
             }
         }

@@ -23,7 +23,10 @@ fn main() {
         let s = scene.window(1.0);
         let p = plan(&mut state, &s);
         if !p.is_quiet() {
-            println!("pass {pass} predicted {:?}", p.predicted);
+            println!(
+                "pass {pass} predicted {:?} weights {:?}",
+                p.predicted, p.weights
+            );
             for m in &p.moves {
                 println!(
                     "   move {} {:?}->{:?} {:?}",
