@@ -11,7 +11,7 @@ fn cases() -> u32 {
     std::env::var("NUMART_CASES")
         .ok()
         .and_then(|v| v.parse().ok())
-        .unwrap_or(2_000)
+        .unwrap_or(500)
 }
 
 /// Passes within which nothing may go back to where it came from on unchanged input.

@@ -36,6 +36,9 @@ pub(crate) struct ExtentHistory {
     top_windows: u8,
     top_node: u8,
     churns: u8,
+    /// Where it was, and whether moves of it failed since it got there.
+    node: u8,
+    fails: bool,
     private: bool,
     /// Id of the owner; any id while shared.
     owner: u64,
@@ -99,6 +102,8 @@ pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
             };
         }
         history.last_ns = now.max(1);
+        history.fails = extent.failed || (history.fails && history.node == extent.node);
+        history.node = extent.node;
         if extent.failed {
             history.paused_until_ns = history
                 .paused_until_ns
@@ -213,13 +218,10 @@ pub(crate) fn plan(
             );
             continue;
         }
-        if view.rules.payback && history.paused_until_ns > snapshot.now_ns {
-            continue;
-        }
         let owner = extent.owner as usize;
         let group = view.affinities.get(owner).and_then(|a| a.group);
         if let Some((to, reason)) = follow(state, extent, planned) {
-            if to != at {
+            if to != at && !resting(state, extent, snapshot.now_ns) {
                 let user = if reason == ExtentReason::Private {
                     planned.homes[owner].only().unwrap_or(to)
                 } else {
@@ -333,6 +335,16 @@ pub(crate) fn push(
 pub(crate) fn expected_stay(state: &State, extent: &Extent, now: u64) -> (f64, f64) {
     let history = &state.extents[extent.slot as usize];
     (history.rate, history.stay_s(now))
+}
+
+/// Whether the extent is to be left alone: it churns, or a move of it failed a moment ago.
+pub(crate) fn resting(state: &State, extent: &Extent, now: u64) -> bool {
+    state.config.rules.payback && state.extents[extent.slot as usize].paused_until_ns > now
+}
+
+/// Whether moves of it have failed: it is tried, but nothing else is planned as if it would succeed.
+pub(crate) fn doubtful(state: &State, extent: &Extent) -> bool {
+    state.extents[extent.slot as usize].fails
 }
 
 /// Whether the extent's last move has not paid back yet.

@@ -5,7 +5,7 @@
 
 use super::config::{LINE, LOCAL_LINE_S, SPREAD_HYSTERESIS};
 use super::cost::{Placement, spread};
-use super::extents::{expected_stay, pays, push, unpaid};
+use super::extents::{doubtful, expected_stay, pays, push, resting, unpaid};
 use super::node_set::MAX_NODES;
 use super::plan::{ExtentMove, ExtentReason, Weights};
 use super::snapshot::Snapshot;
@@ -66,7 +66,8 @@ pub(crate) fn plan(
     for e in order {
         let extent = &snapshot.extents[e];
         let from = usize::from(extent.node);
-        if unpaid(state, extent, snapshot.now_ns) {
+        // What rests still counts as held, or the others would move for it and back.
+        if unpaid(state, extent, snapshot.now_ns) || resting(state, extent, snapshot.now_ns) {
             continue;
         }
         let mut contest = Cheapest::new(view.seed, u64::from(extent.slot));
@@ -104,8 +105,10 @@ pub(crate) fn plan(
                 gain,
                 state.config.migration_bytes_per_s,
             );
-            have[from] -= bytes;
-            have[to] += bytes;
+            if !doubtful(state, extent) {
+                have[from] -= bytes;
+                have[to] += bytes;
+            }
         }
     }
 }
