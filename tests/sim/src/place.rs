@@ -74,10 +74,10 @@ impl World {
             .collect();
         let mut at: Vec<Vec<usize>> = vec![Vec::new(); n];
         for (t, task) in self.tasks.iter_mut().enumerate() {
-            task.node = task.home;
+            task.node = task.displaced.unwrap_or(task.home);
             if !task.ended {
-                at[task.home].push(t);
-                room[task.home] -= task.demand;
+                at[task.node].push(t);
+                room[task.node] -= task.demand;
             }
         }
         if self.column == Column::Pinned

@@ -36,6 +36,12 @@ pub struct Task {
     pub node: usize,
     /// Whether it has ended.
     pub ended: bool,
+    /// Node it was pushed to for a moment, by someone who needed its CPU.
+    pub displaced: Option<usize>,
+    /// Seconds of CPU it will lose refilling caches.
+    pub cold_s: f64,
+    /// Transactions after which it ends.
+    pub until: f64,
     /// Bytes of its own extents by node.
     pub bytes: Vec<f64>,
     /// Transactions done.
@@ -420,8 +426,10 @@ impl World {
     }
 
     fn advance_task(&mut self, t: usize, dt: f64) {
-        let done = self.rates[t] * 1e6 * dt;
         let task = &mut self.tasks[t];
+        let cold = task.cold_s.min(dt);
+        task.cold_s -= cold;
+        let done = (self.rates[t] * 1e6 * (dt - cold)).min(task.until - task.done);
         task.done += done;
         task.window.cpu_s += self.shares[t] * dt;
         task.window.wait_s += (task.demand - self.shares[t]).max(0.0) * dt;

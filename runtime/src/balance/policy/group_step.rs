@@ -255,21 +255,22 @@ fn choose(
         let order = grow(snapshot, view, unit, used, seed);
         let mut set = NodeSet::EMPTY;
         let mut room = 0.0;
+        // The fewest nodes that hold it, and up to twice as many: if its memory traffic gains more from their
+        // controllers than its sharing loses by the distance, the cost says so.
+        let mut fewest = None;
         for (k, &i) in order.iter().enumerate() {
             set = set.union(NodeSet::single(i));
             room += used.room(view, unit, i);
-            let enough = room * (1.0 + FIT_SLACK) >= unit.demand || k + 1 == order.len();
-            // More nodes than hold the group are only worth a look when its memory traffic needs them.
-            let relieved =
-                own <= 0.5 * set.iter().map(|i| view.line_cap[view.near[i]]).sum::<f64>();
-            if enough {
-                let fill = fill(view, unit, used, &order[..=k]);
-                let cost = set_cost(view, unit, used, &fill);
-                contest.offer(cost, seed as u64, (set, fill));
-                if relieved {
-                    break;
-                }
+            if room * (1.0 + FIT_SLACK) < unit.demand && k + 1 < order.len() {
+                continue;
             }
+            let least = *fewest.get_or_insert(k + 1);
+            if k + 1 > 2 * least && !saturates {
+                break;
+            }
+            let fill = fill(view, unit, used, &order[..=k], k + 1 > least);
+            let cost = set_cost(view, unit, used, &fill);
+            contest.offer(cost, seed as u64, (set, fill));
         }
     }
     contest.take().map(|(_, best)| best)
@@ -317,11 +318,10 @@ fn grow(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, seed: usize)
 }
 
 /// CPUs by node: full nodes first, in order, so that the rest of the last one stays free for others.
-fn fill(view: &View, unit: &Unit, used: &Used, order: &[usize]) -> Vec<f64> {
+fn fill(view: &View, unit: &Unit, used: &Used, order: &[usize], spread: bool) -> Vec<f64> {
     let mut fill = vec![0.0; view.n];
     let room: f64 = order.iter().map(|&i| used.room(view, unit, i)).sum();
-    let saturates = unit.private + unit.shared > 0.5 * view.line_cap[view.near[order[0]]];
-    if unit.demand >= room || saturates {
+    if unit.demand >= room || spread {
         // Too big for the set (by the slack, or for good), or it wants all the controllers: in proportion.
         for &i in order {
             let share = if room > 0.0 {
