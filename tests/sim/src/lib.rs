@@ -20,4 +20,5 @@ pub mod seed2;
 pub mod seed3;
 pub mod seed4;
 pub mod stats;
+pub mod tables;
 pub mod world;

@@ -16,7 +16,7 @@ use crate::world::{Owner, Task, World};
 pub enum Work {
     /// `n` workers, each a client and a server that pass messages: transactions per second.
     Pairs(usize),
-    /// `n` workers that wake, work and sleep (0.6 of a CPU each): the inverse of the wake-up tail.
+    /// `n` workers that wake, work and sleep (0.85 of a CPU each): the inverse of the wake-up tail.
     Wakeups(usize),
     /// `n` groups of 40 tasks that all want to run.
     Groups(usize),
@@ -85,7 +85,7 @@ fn build(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64
                 busy_us: 30.0,
                 private_lines: 20.0,
                 shared_lines: 5.0,
-                demand: 0.6,
+                demand: 0.85,
                 ..base
             },
         ),

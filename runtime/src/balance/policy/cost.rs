@@ -12,7 +12,7 @@
 //! accepted step lowers it by a margin, so the policy reaches a fixed point. All parts have one unit, so a big
 //! group's flat gain and a lone task's sharp one are compared as what they are (T10).
 
-use super::config::{ACTIVE_FRACTION, FIT_SLACK, HORIZON, INACTIVE_FRACTION, LOCAL_LINE_S, MOVE_S};
+use super::config::{ACTIVE_FRACTION, HORIZON, INACTIVE_FRACTION, LOCAL_LINE_S, MOVE_S};
 use super::node_set::NodeSet;
 use super::view::View;
 
@@ -145,7 +145,7 @@ impl<'v> Placement<'v> {
             return 0.0;
         }
         let share = if self.view.rules.small_imbalance {
-            self.view.fair_cap(node) * (1.0 + FIT_SLACK)
+            self.view.full(node)
         } else {
             let (all, cap) = (
                 self.load.iter().sum::<f64>(),

@@ -10,7 +10,7 @@
 
 use super::config::{
     CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, FRESH_STAY, HORIZON, LINE,
-    MAX_EXTENT_MOVES, PAY_TIMES, PRIVATE_SHARE,
+    MAX_EXTENT_MOVES, OTHERS_SHARE, PAY_TIMES, PRIVATE_SHARE,
 };
 use super::cost::Placement;
 use super::interleave;
@@ -35,6 +35,8 @@ pub(crate) struct ExtentHistory {
     windows: u8,
     top_windows: u8,
     top_node: u8,
+    /// Share of the last window's bytes that node had.
+    top_share: f32,
     churns: u8,
     /// Where it was, and whether moves of it failed since it got there.
     node: u8,
@@ -128,6 +130,7 @@ pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
             false => 0,
         };
         history.top_node = node;
+        history.top_share = (bytes as f64 / whole) as f32;
         let affinity = snapshot.affinities.get(extent.owner as usize);
         let private = affinity.is_some() && extent.owner_bytes as f64 >= PRIVATE_SHARE * whole;
         let owner = if private {
@@ -299,7 +302,16 @@ fn follow(
             planned.group_cpus[g * view.n + top] > 1e-9
         })
     });
-    (persistent && stays && !sampled_shared).then(|| (view.near[top], ExtentReason::OneNode))
+    // Nor is it this node's own if the node does that much of all the group's touching.
+    let own = view
+        .affinities
+        .get(owner)
+        .and_then(|a| a.group)
+        .is_none_or(|g| {
+            let others = 1.0 - view.group_use[g * view.n + top.min(view.n - 1)];
+            1.0 - f64::from(history.top_share) <= OTHERS_SHARE * others
+        });
+    (persistent && stays && own && !sampled_shared).then(|| (view.near[top], ExtentReason::OneNode))
 }
 
 /// Whether a move pays its copy as often as it must.

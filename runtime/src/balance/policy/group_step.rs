@@ -11,14 +11,14 @@
 //! members go to the set's nodes by what they would lose elsewhere
 //! ```
 
-use super::config::{FIT_SLACK, HORIZON, LOCAL_LINE_S, MOVE_S, REPACK_GAIN};
+use super::config::{HORIZON, LOCAL_LINE_S, MOVE_S, REPACK_GAIN};
 use super::cost::{Placement, excess, fractions, queueing};
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::ties::{self, Cheapest};
 use super::topology_class;
-use super::view::View;
+use super::view::{View, with_slack};
 
 /// A group, or an affinity that is alone: what is packed as one.
 struct Unit {
@@ -107,7 +107,7 @@ fn pack(snapshot: &Snapshot, view: &View) -> Vec<NodeSet> {
         .map(|i| view.fair_cap(i))
         .fold(0.0, f64::max);
     let rank = |u: &Unit| {
-        let wide = u.demand > biggest * (1.0 + FIT_SLACK);
+        let wide = u.demand > with_slack(biggest);
         let most = u.held.iter().copied().fold(0.0, f64::max);
         (wide, if wide { u.demand } else { most })
     };
@@ -228,7 +228,7 @@ fn choose(
     used: &Used,
 ) -> Option<(NodeSet, Vec<f64>)> {
     let mut contest = Cheapest::new(view.seed, unit.key);
-    let holds = |i: usize| used.room(view, unit, i) * (1.0 + FIT_SLACK) >= unit.demand;
+    let holds = |i: usize| with_slack(used.room(view, unit, i)) >= unit.demand;
     let singles = view.tasks.iter().filter(|&i| holds(i));
     let mut fits = false;
     for i in singles {
@@ -261,7 +261,7 @@ fn choose(
         for (k, &i) in order.iter().enumerate() {
             set = set.union(NodeSet::single(i));
             room += used.room(view, unit, i);
-            if room * (1.0 + FIT_SLACK) < unit.demand && k + 1 < order.len() {
+            if with_slack(room) < unit.demand && k + 1 < order.len() {
                 continue;
             }
             let least = *fewest.get_or_insert(k + 1);
@@ -394,7 +394,7 @@ fn set_cost(view: &View, unit: &Unit, used: &Used, fill: &[f64]) -> f64 {
                         .sum::<f64>();
             }
             let load = used.cpus[i] + fill[i];
-            let share_of_node = (view.fair_cap(i) * (1.0 + FIT_SLACK)).max(1e-3);
+            let share_of_node = view.full(i).max(1e-3);
             let variance = used.variance[i].max(0.0) + unit.variance * share;
             wait += excess(load, variance, share_of_node) * (load / share_of_node).max(1.0);
         }
@@ -446,7 +446,7 @@ fn assign(view: &View, unit: &Unit, set: NodeSet, mut fill: Vec<f64>, homes: &mu
         })
         .collect();
     costs.sort_by(|x, y| {
-        let wide = |a: usize| view.affinities[a].demand > biggest * (1.0 + FIT_SLACK);
+        let wide = |a: usize| view.affinities[a].demand > with_slack(biggest);
         wide(y.1)
             .cmp(&wide(x.1))
             .then(y.0.total_cmp(&x.0))
@@ -457,7 +457,7 @@ fn assign(view: &View, unit: &Unit, set: NodeSet, mut fill: Vec<f64>, homes: &mu
     });
     for (_, a, own) in costs {
         let demand = view.affinities[a].demand;
-        if demand > biggest * (1.0 + FIT_SLACK) {
+        if demand > with_slack(biggest) {
             // More than any node has: the whole set is its home.
             homes[a] = used;
             let total: f64 = fill.iter().sum::<f64>().max(1e-9);

@@ -1,6 +1,6 @@
 //! Pseudo-interleaving: a group's shared extents lie over its active nodes in proportion to use and bandwidth.
 //!
-//! Only what is too much on one node moves, to the node that has too little, with the kernel's 3/4 hysteresis on the
+//! Only what is too much on one node moves, to the node that has too little, with a hysteresis of 9/10 on the
 //! ratio of what a node holds to what it should hold; so a spread that is about right is left alone.
 
 use super::config::{LINE, LOCAL_LINE_S, SPREAD_HYSTERESIS};

@@ -175,12 +175,16 @@ fn load_is_reason_enough(
     if kind != ReasonKind::Load || !view.rules.small_imbalance || !view.tasks.contains(from) {
         return true;
     }
+    // Kernel: the allowance is for nodes with room to spare. Who waits may always go where nobody will.
+    let demand = view.affinities[a].demand;
+    if placement.load[from] > view.full(from) && placement.load[to] + demand <= view.full(to) {
+        return true;
+    }
     let fullness = |i: usize| placement.load[i] / view.cap[i].max(1e-3);
     let lead = (fullness(from) - fullness(to)) * view.cap[from];
-    // With nobody over its share nobody waits; an overcommitted node may be led by the allowance too.
     lead > allowed_imbalance(&snapshot.nodes[from])
         .min(view.cap[from] * 0.5)
-        .max(view.affinities[a].demand)
+        .max(demand)
 }
 
 /// Nodes worth trying: where its own memory is cheapest, where its group runs, and, from a node where it waits or
@@ -209,7 +213,7 @@ fn candidates(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
             set = set.union(NodeSet::single(i));
         }
     }
-    let waits = placement.load[from] > view.fair_cap(from) * (1.0 + super::config::FIT_SLACK);
+    let waits = placement.load[from] > view.full(from);
     let uneven = !view.rules.small_imbalance;
     if waits || uneven {
         // One per distance is enough: the emptiest of the nearest, of the next, and so on.

@@ -1,6 +1,6 @@
 //! Swaps: sets of affinities of equal CPU use change places, for when the target has no room.
 
-use super::config::{FIT_SLACK, SMALL_GAIN, SWAP_MARGIN};
+use super::config::{SMALL_GAIN, SWAP_MARGIN};
 use super::cost::Placement;
 use super::moves::{Budget, bar, may_move, order};
 use super::node_set::NodeSet;
@@ -99,9 +99,7 @@ fn wanted(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
     let slack = SMALL_GAIN * (here.0 + 1e-9);
     view.tasks
         .iter()
-        .filter(|&i| {
-            i != from && placement.load[i] + affinity.demand > view.fair_cap(i) * (1.0 + FIT_SLACK)
-        })
+        .filter(|&i| i != from && placement.load[i] + affinity.demand > view.full(i))
         .filter(|&i| {
             let there = placement.own_cost(a, NodeSet::single(i));
             let own = there.0 + there.1 + slack < here.0 + here.1;

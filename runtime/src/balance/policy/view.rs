@@ -1,8 +1,8 @@
 //! One pass's numbers in dense form: rates instead of sums, groups as ranges, the machine in seconds and lines.
 
 use super::config::{
-    DEFAULT_LINES_MIN, DEFAULT_LINES_PER_CPU, HORIZON, LINE, LOCAL_LINE_S, MAX_STALL, PAY_TIMES,
-    Rules,
+    DEFAULT_LINES_MIN, DEFAULT_LINES_PER_CPU, FIT_SLACK, FIT_SLACK_CPUS, HORIZON, LINE,
+    LOCAL_LINE_S, MAX_STALL, PAY_TIMES, Rules,
 };
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
@@ -38,6 +38,8 @@ pub(crate) struct View {
     pub groups: Vec<GroupView>,
     /// Shared bytes held, `group * n + node`.
     pub group_held: Vec<f64>,
+    /// Share of the group's touches done from each node, as measured, `group * n + node`.
+    pub group_use: Vec<f64>,
 }
 
 /// One affinity's rates.
@@ -125,6 +127,7 @@ impl View {
                 })
                 .collect(),
             group_held: vec![0.0; group_count * n],
+            group_use: vec![0.0; group_count * n],
         };
         for (i, group) in group_of.iter().enumerate() {
             view.add_affinity(snapshot, state, i, *group);
@@ -248,7 +251,15 @@ impl View {
                 }
             }
         }
-        for group in &mut self.groups {
+        for (g, group) in self.groups.iter_mut().enumerate() {
+            let shares = &mut self.group_use[g * n..(g + 1) * n];
+            for &a in &group.members {
+                for (share, bytes) in shares.iter_mut().zip(state.histories[a].row(Row::Use)) {
+                    *share += bytes;
+                }
+            }
+            let total: f64 = shares.iter().sum::<f64>().max(1e-9);
+            shares.iter_mut().for_each(|share| *share /= total);
             let sum: f64 = group
                 .members
                 .iter()
@@ -258,10 +269,20 @@ impl View {
         }
     }
 
+    /// CPUs of a node at which it counts as full: its share and a little.
+    pub(crate) fn full(&self, node: usize) -> f64 {
+        with_slack(self.fair_cap(node))
+    }
+
     /// CPUs of a node before anybody counts as waiting: its own, times the overcommitment all share.
     pub(crate) fn fair_cap(&self, node: usize) -> f64 {
         self.cap[node] * self.overcommit
     }
+}
+
+/// `cpus` and what a measured demand may be above it and still fit: see [`FIT_SLACK`].
+pub(crate) fn with_slack(cpus: f64) -> f64 {
+    cpus + (FIT_SLACK * cpus).min(FIT_SLACK_CPUS)
 }
 
 fn line_capacity(node: &super::Node) -> f64 {
