@@ -190,7 +190,7 @@ impl<'v> Placement<'v> {
             let (stall, copy) = own_cost(view, a, NodeSet::single(i));
             stall + copy
         };
-        let far = view.line_s.iter().copied().fold(0.0, f64::max);
+        let far = view.farthest_s;
         // Its own shared touches come nearer, and the group's to the memory that follows it.
         let group = affinity.group.map_or(0.0, |g| {
             let part = affinity.demand / view.groups[g].demand.max(1e-9);

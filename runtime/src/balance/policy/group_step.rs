@@ -239,6 +239,22 @@ fn choose(
             NodeSet::single(i),
         );
     }
+    let biggest = view
+        .tasks
+        .iter()
+        .map(|i| view.fair_cap(i))
+        .fold(0.0, f64::max);
+    if !fits && unit.members.len() == 1 && unit.demand <= with_slack(biggest) {
+        // One task cannot be split: where there is no room for it, it goes where the least comes of that.
+        for i in view.tasks.iter() {
+            let wait = |cpus: f64, variance: f64| excess(cpus, variance.max(0.0), view.full(i));
+            let (cpus, variance) = (used.cpus[i], used.variance[i]);
+            let more = wait(cpus + unit.demand, variance + unit.variance) - wait(cpus, variance);
+            let cost = single_cost(snapshot, view, unit, used, i) + more;
+            contest.offer(cost, i as u64, NodeSet::single(i));
+        }
+        fits = true;
+    }
     let own = unit.private + unit.shared;
     let saturates = view
         .tasks

@@ -23,6 +23,8 @@ pub(crate) struct View {
     pub overcommit: f64,
     /// Seconds per line, row-major.
     pub line_s: Vec<f64>,
+    /// The longest of them.
+    pub farthest_s: f64,
     /// Lines per second a node's controllers serve.
     pub line_cap: Vec<f64>,
     /// The nearest node with memory, by node: where the private memory of its tasks goes.
@@ -111,6 +113,7 @@ impl View {
             overcommit: 1.0,
             line_cap: nodes.iter().map(line_capacity).collect(),
             near,
+            farthest_s: line_s.iter().copied().fold(0.0, f64::max),
             line_s,
             copy_s: PAY_TIMES / state.config.migration_bytes_per_s.max(1.0) / HORIZON.as_secs_f64(),
             affinities: Vec::with_capacity(snapshot.affinities.len()),
