@@ -48,6 +48,8 @@ pub(crate) struct ExtentHistory {
     /// Until when the last move has not paid back; 0 if there was none.
     pays_ns: u64,
     paused_until_ns: u64,
+    /// When it was last spread; 0 if never.
+    spread_ns: u64,
     /// Bytes touched per second, decayed.
     rate: f64,
     last_ns: u64,
@@ -183,7 +185,13 @@ impl Free {
         Free((0..n).map(spare).collect())
     }
 
-    fn take(&mut self, node: usize, bytes: f64) -> bool {
+    /// Whether `bytes` fit on `node`.
+    pub(crate) fn fits(&self, node: usize, bytes: f64) -> bool {
+        self.0[node] >= bytes
+    }
+
+    /// Uses them up, if they fit.
+    pub(crate) fn take(&mut self, node: usize, bytes: f64) -> bool {
         let fits = self.0[node] >= bytes;
         if fits {
             self.0[node] -= bytes;
@@ -249,6 +257,10 @@ pub(crate) fn plan(
         }
     }
     let mut weights = Vec::new();
+    let mut free = Free::new(snapshot, n);
+    for m in &wanted {
+        free.take(usize::from(m.to), m.bytes as f64);
+    }
     for (g, extents) in shared.iter().enumerate() {
         interleave::plan(
             state,
@@ -256,6 +268,7 @@ pub(crate) fn plan(
             planned,
             g,
             extents,
+            &mut free,
             &mut wanted,
             &mut weights,
         );
@@ -354,6 +367,13 @@ pub(crate) fn resting(state: &State, extent: &Extent, now: u64) -> bool {
     state.config.rules.payback && state.extents[extent.slot as usize].paused_until_ns > now
 }
 
+/// Whether it was spread within the last 30 s, the horizon its move was judged over. Of a group whose moves do not all
+/// come to pass (full nodes, failing pages) small extents would otherwise fill in for big ones, to and fro.
+pub(crate) fn just_spread(state: &State, extent: &Extent, now: u64) -> bool {
+    let at = state.extents[extent.slot as usize].spread_ns;
+    at != 0 && now >= at && now - at < HORIZON.as_nanos() as u64
+}
+
 /// Whether moves of it have failed: it is tried, but nothing else is planned as if it would succeed.
 pub(crate) fn doubtful(state: &State, extent: &Extent) -> bool {
     state.extents[extent.slot as usize].fails
@@ -408,6 +428,9 @@ fn limit(
             };
             state.extents[m.slot as usize].pays_ns =
                 snapshot.now_ns.saturating_add((pay_s * 1e9) as u64).max(1);
+            if m.reason == ExtentReason::Interleave {
+                state.extents[m.slot as usize].spread_ns = snapshot.now_ns.max(1);
+            }
             planned.push(m);
         }
     }

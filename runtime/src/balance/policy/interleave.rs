@@ -5,13 +5,14 @@
 
 use super::config::{LINE, LOCAL_LINE_S, SPREAD_HYSTERESIS};
 use super::cost::{Placement, spread};
-use super::extents::{doubtful, expected_stay, pays, push, resting, unpaid};
+use super::extents::{Free, doubtful, expected_stay, just_spread, pays, push, resting, unpaid};
 use super::node_set::MAX_NODES;
 use super::plan::{ExtentMove, ExtentReason, Weights};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::ties::{self, Cheapest};
 
+#[allow(clippy::too_many_arguments)] // one call site; a struct would only rename them
 /// Plans group `g`'s shared extents (`extents`: indices into the snapshot) and reports its shares.
 pub(crate) fn plan(
     state: &State,
@@ -19,6 +20,7 @@ pub(crate) fn plan(
     planned: &Placement<'_>,
     g: usize,
     extents: &[usize],
+    free: &mut Free,
     wanted: &mut Vec<ExtentMove>,
     weights_out: &mut Vec<Weights>,
 ) {
@@ -70,9 +72,14 @@ pub(crate) fn plan(
         if unpaid(state, extent, snapshot.now_ns) || resting(state, extent, snapshot.now_ns) {
             continue;
         }
+        // On a node that still counts it stays for a while; from one that does not it may leave at once.
+        if weights[from] > 0.0 && just_spread(state, extent, snapshot.now_ns) {
+            continue;
+        }
         let mut contest = Cheapest::new(view.seed, u64::from(extent.slot));
         for to in 0..n {
-            if to != from && weights[to] > 0.0 {
+            // A move that will not fit must not be counted as made: the small extents would make way for it and back.
+            if to != from && weights[to] > 0.0 && free.fits(to, extent.bytes as f64) {
                 contest.offer(have[to] / weights[to], to as u64, to);
             }
         }
@@ -105,6 +112,7 @@ pub(crate) fn plan(
                 gain,
                 state.config.migration_bytes_per_s,
             );
+            free.take(to, bytes);
             if !doubtful(state, extent) {
                 have[from] -= bytes;
                 have[to] += bytes;
