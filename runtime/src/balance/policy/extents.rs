@@ -295,6 +295,10 @@ fn follow(
                 .settled_away()
                 .filter(|&i| i < view.n)
                 .unwrap_or(home),
+            // A wide home has its memory spread over its nodes, and its loops run each part where it lies.
+            None if planned.homes[owner].contains(usize::from(extent.node)) => {
+                return Some((usize::from(extent.node), ExtentReason::Private));
+            }
             None if history.top_windows >= 2 => usize::from(history.top_node),
             None => return Some((usize::from(extent.node), ExtentReason::Private)),
         };
