@@ -50,6 +50,8 @@ pub(crate) struct ExtentHistory {
     paused_until_ns: u64,
     /// When it was last spread; 0 if never.
     spread_ns: u64,
+    /// The node it left then.
+    spread_from: u8,
     /// Bytes touched per second, decayed.
     rate: f64,
     last_ns: u64,
@@ -218,7 +220,11 @@ pub(crate) fn plan(
         if !extent.movable || at >= n || (extent.touched == 0 && view.memory.contains(at)) {
             continue;
         }
-        if !view.memory.contains(at) && !view.memory.is_empty() && !snapshot.nodes[at].allowed {
+        if !view.memory.contains(at)
+            && !view.memory.is_empty()
+            && !snapshot.nodes[at].allowed
+            && !(history.fails && history.paused_until_ns > snapshot.now_ns)
+        {
             push(
                 &mut wanted,
                 extent,
@@ -378,6 +384,14 @@ pub(crate) fn just_spread(state: &State, extent: &Extent, now: u64) -> bool {
     at != 0 && now >= at && now - at < HORIZON.as_nanos() as u64
 }
 
+/// Whether it was spread from `node` within that time, on input that has not changed since.
+pub(crate) fn just_left(state: &State, extent: &Extent, node: usize, now: u64) -> bool {
+    let history = &state.extents[extent.slot as usize];
+    just_spread(state, extent, now)
+        && usize::from(history.spread_from) == node
+        && history.spread_ns > state.changed_ns
+}
+
 /// Whether moves of it have failed: it is tried, but nothing else is planned as if it would succeed.
 pub(crate) fn doubtful(state: &State, extent: &Extent) -> bool {
     state.extents[extent.slot as usize].fails
@@ -433,7 +447,9 @@ fn limit(
             state.extents[m.slot as usize].pays_ns =
                 snapshot.now_ns.saturating_add((pay_s * 1e9) as u64).max(1);
             if m.reason == ExtentReason::Interleave {
-                state.extents[m.slot as usize].spread_ns = snapshot.now_ns.max(1);
+                let history = &mut state.extents[m.slot as usize];
+                history.spread_ns = snapshot.now_ns.max(1);
+                history.spread_from = m.from;
             }
             planned.push(m);
         }

@@ -5,7 +5,9 @@
 
 use super::config::{LINE, LOCAL_LINE_S, SPREAD_HYSTERESIS};
 use super::cost::{Placement, spread};
-use super::extents::{Free, doubtful, expected_stay, just_spread, pays, push, resting, unpaid};
+use super::extents::{
+    Free, doubtful, expected_stay, just_left, just_spread, pays, push, resting, unpaid,
+};
 use super::node_set::MAX_NODES;
 use super::plan::{ExtentMove, ExtentReason, Weights};
 use super::snapshot::Snapshot;
@@ -79,7 +81,11 @@ pub(crate) fn plan(
         let mut contest = Cheapest::new(view.seed, u64::from(extent.slot));
         for to in 0..n {
             // A move that will not fit must not be counted as made: the small extents would make way for it and back.
-            if to != from && weights[to] > 0.0 && free.fits(to, extent.bytes as f64) {
+            if to != from
+                && weights[to] > 0.0
+                && !just_left(state, extent, to, snapshot.now_ns)
+                && free.fits(to, extent.bytes as f64)
+            {
                 contest.offer(have[to] / weights[to], to as u64, to);
             }
         }

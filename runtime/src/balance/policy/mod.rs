@@ -148,7 +148,7 @@ fn place<'v>(
     let mut placement = Placement::new(view, homes);
     // A home that may not be used has no price: what the plan is compared with starts after these forced moves.
     let forced = placement.cost();
-    state.notice_change(forced.sum());
+    state.notice_change(forced.sum(), snapshot.now_ns);
     if view.rules.group_step
         && let Some(homes) = group_step::repack(state, snapshot, &placement)
     {

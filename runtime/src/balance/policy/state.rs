@@ -27,6 +27,8 @@ pub struct State {
     pub(crate) interval: Duration,
     /// Predicted time of the last plan's homes.
     pub(crate) expected: Option<f64>,
+    /// When the input last changed, as far as predicted time shows.
+    pub(crate) changed_ns: u64,
     /// Smoothed capacity of each node, CPUs.
     pub(crate) capacity: Vec<f64>,
     /// Where the bounded search goes on in the next pass.
@@ -103,11 +105,12 @@ impl State {
 
     /// Compares what the last plan expected with what its homes cost now; forgets the homes that were left if the
     /// input has changed.
-    pub(crate) fn notice_change(&mut self, cost: f64) {
+    pub(crate) fn notice_change(&mut self, cost: f64, now_ns: u64) {
         let changed = self
             .expected
             .is_none_or(|e| (cost - e).abs() > INPUT_CHANGED * e.abs().max(cost.abs()));
         if changed {
+            self.changed_ns = now_ns;
             for history in &mut self.histories {
                 if let Some((_, left)) = &mut history.moved {
                     *left = NodeSet::EMPTY;
@@ -129,6 +132,7 @@ impl State {
             replicas: BTreeMap::new(),
             interval: config.min_pass,
             expected: None,
+            changed_ns: 0,
             capacity: Vec::new(),
             search_from: 0,
         }
