@@ -220,11 +220,9 @@ pub(crate) fn plan(
         if !extent.movable || at >= n || (extent.touched == 0 && view.memory.contains(at)) {
             continue;
         }
-        if !view.memory.contains(at)
-            && !view.memory.is_empty()
-            && !snapshot.nodes[at].allowed
-            && !(history.fails && history.paused_until_ns > snapshot.now_ns)
-        {
+        let doubtful_now = history.fails && history.paused_until_ns > snapshot.now_ns;
+        let misplaced = !view.memory.contains(at) && !snapshot.nodes[at].allowed;
+        if misplaced && !view.memory.is_empty() && !doubtful_now {
             push(
                 &mut wanted,
                 extent,
