@@ -13,6 +13,7 @@ use numart::{BuildError, NodeId, Runtime, WorkerInfo, current_worker, join, spaw
 fn start_and_stop_are_called_once_on_each_worker() {
     let _dog = watchdog();
     let (begun, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    #[allow(clippy::type_complexity, reason = "named once")]
     let note = |list: &Arc<Mutex<Vec<(WorkerInfo, Option<usize>)>>>| {
         let list = list.clone();
         move |info: WorkerInfo| list.lock().unwrap().push((info, current_worker()))

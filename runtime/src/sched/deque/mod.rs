@@ -156,7 +156,10 @@ impl SplitDeque {
         }
         #[cfg(numart_break = "steal_exchange")]
         self.top.store(top + 1, Ordering::SeqCst);
-        if top + 1 == split {
+        // Read again: the owner may have taken back all but this one since. One of the two sees that nothing is left.
+        fence(Ordering::SeqCst);
+        let split = self.border.split.load(Ordering::Acquire);
+        if (split.wrapping_sub(top + 1) as isize) <= 0 {
             // That was the last one: ask for the next at once.
             self.border.hungry.fetch_or(NONE_PUBLIC, Ordering::Relaxed);
         }
