@@ -17,18 +17,16 @@ fn fib(n: u64) -> u64 {
 /// All idle: from here on the counters are exact.
 fn settled(runtime: &Runtime) -> Stats {
     let mut before = runtime.stats();
-    loop {
-        // Ten looks at the same figures, with other threads in between.
-        let mut same = 0;
-        while same < 10 {
-            (0..100).for_each(|_| std::thread::yield_now());
-            let now = runtime.stats();
-            let quiet = now.nodes.iter().all(|node| node.queue_depth == 0) && now == before;
-            same = if quiet { same + 1 } else { 0 };
-            before = now;
-        }
-        return before;
+    // Ten looks at the same figures, with other threads in between.
+    let mut same = 0;
+    while same < 10 {
+        (0..100).for_each(|_| std::thread::yield_now());
+        let now = runtime.stats();
+        let quiet = now.nodes.iter().all(|node| node.queue_depth == 0) && now == before;
+        same = if quiet { same + 1 } else { 0 };
+        before = now;
     }
+    before
 }
 
 /// What must hold whatever ran.
