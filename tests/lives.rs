@@ -154,7 +154,7 @@ fn live(census: &Arc<Census>, seed: u64, budget: u64) {
             drop(kept.split_off(25));
         }
     }
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         kept.into_iter().for_each(|handle| ended(census, handle.join()));
     }
 }
