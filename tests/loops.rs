@@ -30,7 +30,7 @@ fn ranges_may_start_anywhere_and_be_empty_or_backward() {
     par_for(1_000..1_100, |i| {
         sum.fetch_add(i, Ordering::Relaxed);
     });
-    assert_eq!(sum.load(Ordering::Relaxed), (1_000..1_100).sum());
+    assert_eq!(sum.load(Ordering::Relaxed), (1_000..1_100).sum::<usize>());
     #[allow(clippy::reversed_empty_ranges)]
     par_for(5..3, |_| unreachable!());
     par_for(usize::MAX..usize::MAX, |_| unreachable!());

@@ -27,7 +27,7 @@ fn tasks_that_join_queued_handles() {
             let outer: Vec<_> =
                 inner.into_iter().rev().map(|handle| runtime.spawn(move || handle.join().unwrap())).collect();
             let sum: usize = outer.into_iter().map(|handle| handle.join().unwrap()).sum();
-            assert_eq!(sum, (0..count).sum());
+            assert_eq!(sum, (0..count).sum::<usize>());
         }
     });
 }

@@ -1,5 +1,7 @@
 //! A runtime whose only worker is the thread that built it runs what is queued when it ends, since nobody else can.
 
+#![cfg(not(loom))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,7 @@
 //! Jobs that somebody must come for although nobody looks up: each test blocks for ever if nobody does.
 
+#![cfg(not(loom))]
+
 use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ use super::{NONE_PUBLIC, Owner, SplitDeque, Steal};
 use crate::sched::job::Job;
 use crate::sync::spin_hint;
 
-/// Enough for every negative to be found, with one to spare; 4 takes ten times as long and finds no more.
-const PREEMPTIONS: usize = 3;
+/// Every negative is found with less.
+const PREEMPTIONS: usize = 4;
 
 /// Jobs in a model, at most.
 const JOBS: usize = 4;

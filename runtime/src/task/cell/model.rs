@@ -121,7 +121,7 @@ impl Cell {
         self.release();
     }
 
-    fn into_output(&self) {
+    fn take_output(&self) {
         self.change_stage(Stage::Output, Stage::Empty);
         self.joined.fetch_add(1, Ordering::Relaxed);
         self.release();
@@ -133,14 +133,14 @@ impl Cell {
             self.run_claimed();
         }
         if self.touch().state.is_done() {
-            return self.into_output();
+            return self.take_output();
         }
         let sleeper = current_sleeper();
         let latch = Latch::new(Arc::as_ptr(&sleeper));
         self.set_waiter(Some(&raw const latch));
         if !self.touch().state.offer_waiter() {
             self.set_waiter(None);
-            return self.into_output();
+            return self.take_output();
         }
         if !patient && self.touch().state.withdraw_waiter() {
             self.set_waiter(None);
@@ -152,7 +152,7 @@ impl Cell {
                 latch.wake_up();
             }
         }
-        self.into_output();
+        self.take_output();
     }
 
     fn assert_over(&self) {
@@ -206,7 +206,7 @@ fn model_last_release_frees() {
     popper_and(|cell| {
         if cell.touch().state.claim() {
             cell.run_claimed();
-            cell.into_output();
+            cell.take_output();
         } else {
             cell.drop_handle();
         }
