@@ -8,7 +8,7 @@ use numart_alloc::topology::{NodeId, Topology};
 
 use super::builder::Builder;
 use super::error::BuildError;
-use super::global;
+use super::current_registry;
 use crate::sched::config::{Config, Shutdown};
 use crate::sched::gate::Phase;
 use crate::sched::registry::Registry;
@@ -148,10 +148,7 @@ pub struct Handle {
 impl Handle {
     /// The runtime whose worker this is; the global one on any other thread.
     pub fn current() -> Handle {
-        match Worker::current() {
-            Some(worker) => Handle { registry: worker.registry.clone() },
-            None => global().clone(),
-        }
+        Handle { registry: current_registry() }
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {

@@ -10,6 +10,7 @@ pub use self::builder::Builder;
 pub use self::error::BuildError;
 pub use self::handle::{Handle, Runtime};
 use crate::sched::registry::Registry;
+use crate::sched::worker::Worker;
 use crate::stats::Stats;
 use crate::task::handle::JoinError;
 
@@ -29,6 +30,11 @@ pub fn global() -> &'static Handle {
 
 pub(crate) fn global_registry() -> Arc<Registry> {
     global().registry().clone()
+}
+
+/// The runtime that a free function means: the one whose worker this thread is, else the global one.
+pub(crate) fn current_registry() -> Arc<Registry> {
+    Worker::here().map_or_else(global_registry, |worker| worker.registry.clone())
 }
 
 fn start_global() -> Runtime {

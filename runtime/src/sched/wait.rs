@@ -236,6 +236,14 @@ fn is_below(job: Job, wait: WaitId) -> bool {
     WaitId::of(job.header) == wait || Strand::below(job.strand, wait)
 }
 
+/// Waits for a job that was queued: by the rule on a worker, else by blocking.
+pub(crate) fn wait_for(caller: Option<&Worker>, latch: &Latch, id: WaitId) {
+    let Some(worker) = caller else { return wait_outside(latch) };
+    let wait = Wait { latch, id, base: usize::MAX, own: std::ptr::null(), at_bound: AtBound::RunAnything };
+    let waited = worker.wait(&wait);
+    debug_assert!(waited.is_ok(), "only `GiveUp` gives up");
+}
+
 /// A latch and nothing to help with: for threads that are no workers.
 pub(crate) fn wait_outside(latch: &Latch) {
     while !latch.is_set() {

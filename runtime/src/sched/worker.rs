@@ -82,6 +82,19 @@ impl Worker {
         unsafe { CURRENT.with(Cell::get).as_ref() }
     }
 
+    /// The worker that this thread is for a call of its own code. As `current`, but the worker of `use_current_thread`
+    /// whose runtime another thread has dropped is let go at its first call after that: the thread is an ordinary one
+    /// again, as if it had dropped the runtime itself.
+    pub(crate) fn here<'a>() -> Option<&'a Worker> {
+        let worker = Worker::current()?;
+        if !worker.is_in_strand() && worker.shared().gone.load(Ordering::SeqCst) {
+            worker.publish_all();
+            CURRENT.with(|current| current.set(ptr::null()));
+            return None;
+        }
+        Some(worker)
+    }
+
     /// The current worker, if it belongs to `registry`.
     pub(crate) fn current_of<'a>(registry: &Registry) -> Option<&'a Worker> {
         Worker::current().filter(|worker| ptr::eq(&*worker.registry, registry))

@@ -8,9 +8,8 @@ use numart_alloc::topology::NodeId;
 
 use super::handle::JoinHandle;
 use super::spawn::{Destination, SpawnTo, Task};
-use crate::runtime::global_registry;
+use crate::runtime::current_registry;
 use crate::sched::registry::Registry;
-use crate::sched::worker::Worker;
 
 /// The runtime has no workers on that node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl Affinity {
     /// An affinity of the current runtime (the global one outside any), at home on the creator's node.
     #[allow(clippy::new_without_default, reason = "it starts the global runtime: not what Default promises")]
     pub fn new() -> Affinity {
-        Affinity::of(Worker::current().map_or_else(global_registry, |worker| worker.registry.clone()))
+        Affinity::of(current_registry())
     }
 
     pub(crate) fn of(registry: Arc<Registry>) -> Affinity {
@@ -185,7 +184,7 @@ impl Group {
     /// A group of the current runtime (the global one outside any), without a home.
     #[allow(clippy::new_without_default, reason = "it starts the global runtime: not what Default promises")]
     pub fn new() -> Group {
-        Group::of(Worker::current().map_or_else(global_registry, |worker| worker.registry.clone()))
+        Group::of(current_registry())
     }
 
     pub(crate) fn of(registry: Arc<Registry>) -> Group {

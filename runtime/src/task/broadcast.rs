@@ -5,11 +5,11 @@ use std::sync::Arc;
 use numart_alloc::topology::NodeId;
 
 use super::stack_job::{Outcome, StackJob};
-use crate::runtime::{global_registry, panic_if_shut_down};
+use crate::runtime::{current_registry, panic_if_shut_down};
 use crate::sched::job::Verb;
 use crate::sched::registry::{Registry, Then, drop_quietly};
 use crate::sched::sleep::current_sleeper;
-use crate::sched::wait::{AtBound, Wait, wait_outside};
+use crate::sched::wait::wait_for;
 use crate::sched::worker::Worker;
 use crate::task::handle::JoinError;
 
@@ -57,7 +57,7 @@ where
     F: Fn(BroadcastContext) -> R + Sync,
     R: Send,
 {
-    Worker::current().map_or_else(global_registry, |worker| worker.registry.clone()).broadcast(body)
+    current_registry().broadcast(body)
 }
 
 /// Calls `body` once on every node with workers, on whichever of its workers takes it, and returns the results in
@@ -75,7 +75,7 @@ where
     F: Fn(BroadcastContext) -> R + Sync,
     R: Send,
 {
-    Worker::current().map_or_else(global_registry, |worker| worker.registry.clone()).broadcast_per_node(body)
+    current_registry().broadcast_per_node(body)
 }
 
 impl Registry {
@@ -118,7 +118,7 @@ impl Registry {
         F: Fn(BroadcastContext) -> R + Sync,
         R: Send,
     {
-        let caller = Worker::current();
+        let caller = Worker::here();
         let inside = Worker::current_of(self).is_some();
         let strand = caller.map_or(std::ptr::null(), Worker::strand);
         let sleeper = current_sleeper();
@@ -133,20 +133,7 @@ impl Registry {
         }
         // From here to the last latch the jobs may not move, and nothing below unwinds.
         for (_, job) in &jobs {
-            match caller {
-                Some(worker) => {
-                    let wait = Wait {
-                        latch: &job.latch,
-                        id: job.wait_id(),
-                        base: usize::MAX,
-                        own: std::ptr::null(),
-                        at_bound: AtBound::RunAnything,
-                    };
-                    let waited = worker.wait(&wait);
-                    debug_assert!(waited.is_ok());
-                }
-                None => wait_outside(&job.latch),
-            }
+            wait_for(caller, &job.latch, job.wait_id());
         }
         let mut results = Vec::with_capacity(jobs.len());
         let mut panic = None;

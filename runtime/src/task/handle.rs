@@ -168,7 +168,7 @@ impl<T> JoinHandle<T> {
             return Ok(());
         }
         let id = WaitId::of(&header.job);
-        let worker = Worker::current();
+        let worker = Worker::here();
         if let Some(worker) = worker {
             if Strand::below_from_inside(worker.strand(), id) {
                 return Err(JoinError::Own);

@@ -2,7 +2,7 @@
 
 use numart_alloc::topology::NodeId;
 
-use crate::runtime::global_registry;
+use crate::runtime::current_registry;
 use crate::sched::worker::Worker;
 
 /// What [`yield_now`] did.
@@ -23,7 +23,7 @@ pub enum Yield {
 /// assert_eq!(numart_runtime::yield_now(), None); // not on a worker
 /// ```
 pub fn yield_now() -> Option<Yield> {
-    let worker = Worker::current()?;
+    let worker = Worker::here()?;
     Some(match worker.find_any() {
         Some(taken) => {
             worker.run(taken);
@@ -40,19 +40,16 @@ pub fn yield_now() -> Option<Yield> {
 /// assert!(numart_runtime::install(numart_runtime::current_node).is_some());
 /// ```
 pub fn current_node() -> Option<NodeId> {
-    Worker::current().map(|worker| worker.node().id)
+    Worker::here().map(|worker| worker.node().id)
 }
 
 /// This worker's index in its runtime; `None` on a thread that is no worker. Spare threads have indices from
 /// [`current_num_workers`] on.
 pub fn current_worker() -> Option<usize> {
-    Worker::current().map(|worker| worker.index)
+    Worker::here().map(|worker| worker.index)
 }
 
 /// Workers of the current runtime (the global one outside any), spare threads not counted.
 pub fn current_num_workers() -> usize {
-    match Worker::current() {
-        Some(worker) => worker.registry.regular_workers(),
-        None => global_registry().regular_workers(),
-    }
+    current_registry().regular_workers()
 }

@@ -54,8 +54,7 @@ where
 {
     match Worker::current() {
         Some(worker) if worker.is_in_strand() => join_on(worker, a, |_| b()),
-        Some(worker) => worker.rooted(|| join(a, b)),
-        None => global_registry().install(|| join(a, b)),
+        _ => on_worker(|worker| join_on(worker, a, |_| b())),
     }
 }
 
@@ -79,12 +78,23 @@ where
     RB: Send,
 {
     match Worker::current() {
-        Some(worker) if !worker.is_in_strand() => worker.rooted(|| join_context(a, b)),
-        Some(worker) => join_on(worker, || a(JoinContext { migrated: false }), |migrated| b(JoinContext { migrated })),
-        None => global_registry().install(|| {
-            let worker = Worker::current().expect("install runs on a worker");
-            join_on(worker, || a(JoinContext { migrated: true }), |migrated| b(JoinContext { migrated }))
-        }),
+        Some(worker) if worker.is_in_strand() => {
+            join_on(worker, || a(JoinContext { migrated: false }), |migrated| b(JoinContext { migrated }))
+        }
+        outside => {
+            let migrated = outside.is_none();
+            on_worker(|worker| join_on(worker, || a(JoinContext { migrated }), |migrated| b(JoinContext { migrated })))
+        }
+    }
+}
+
+/// Calls `body` on a worker, inside a strand: on this thread if it is one, else in the global runtime.
+#[cold]
+#[inline(never)]
+pub(super) fn on_worker<R: Send>(body: impl FnOnce(&Worker) -> R + Send) -> R {
+    match Worker::here() {
+        Some(worker) => worker.rooted(|| body(worker)),
+        None => global_registry().install(|| body(Worker::current().expect("install runs on a worker"))),
     }
 }
 

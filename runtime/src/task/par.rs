@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use super::join::join_on;
-use crate::runtime::global_registry;
+use super::join::{join_on, on_worker};
 use crate::sched::worker::Worker;
 
 /// Pieces per worker before anybody is hungry: enough that one slow worker delays the end by a fraction.
@@ -82,13 +81,6 @@ fn piece<L: Loop>(worker: &Worker, mut range: Range<usize>, work: &L) -> L::Resu
             let done = result.expect("at least one block ran");
             return work.combine(done, rest);
         }
-    }
-}
-
-fn on_worker<R: Send>(body: impl FnOnce(&Worker) -> R + Send) -> R {
-    match Worker::current() {
-        Some(worker) => worker.rooted(|| body(worker)),
-        None => global_registry().install(|| body(Worker::current().expect("install runs on a worker"))),
     }
 }
 

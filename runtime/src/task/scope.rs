@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crossbeam_deque::{Injector, Steal};
 
-use crate::runtime::global_registry;
+use crate::runtime::{current_registry, global_registry};
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
 use crate::sched::registry::{Registry, drop_quietly};
@@ -91,7 +91,7 @@ impl Base {
         // SAFETY: the body counts as pending.
         unsafe { Base::complete_one(self) };
         if !self.latch.is_set() {
-            match Worker::current_of(&self.registry).or_else(Worker::current) {
+            match Worker::current() {
                 Some(worker) => {
                     let ours = std::ptr::eq(&*worker.registry, &*self.registry);
                     let wait = Wait {
@@ -131,7 +131,10 @@ fn open<T, R>(
     body: impl FnOnce(&T) -> R,
 ) -> R {
     let sleeper: Arc<Sleeper> = current_sleeper();
-    let worker = Worker::current();
+    let worker = Worker::here();
+    if let Some(worker) = worker.filter(|worker| !worker.is_in_strand()) {
+        return worker.rooted(|| open(registry, make, base_of, body));
+    }
     let parent = worker.map_or(std::ptr::null(), Worker::strand);
     let mark = Worker::current_of(&registry).map_or(0, Worker::mark);
     let on_worker = worker.map_or(std::ptr::null(), Worker::sleeper);
@@ -298,7 +301,7 @@ where
     F: FnOnce(&Scope<'scope>) -> R + Send,
     R: Send,
 {
-    match Worker::current() {
+    match Worker::here() {
         Some(worker) => in_place_on(worker.registry.clone(), body),
         None => {
             let registry = global_registry();
@@ -327,7 +330,7 @@ where
     F: FnOnce(&ScopeFifo<'scope>) -> R + Send,
     R: Send,
 {
-    match Worker::current() {
+    match Worker::here() {
         Some(worker) => in_place_fifo_on(worker.registry.clone(), body),
         None => {
             let registry = global_registry();
@@ -354,7 +357,7 @@ pub fn in_place_scope<'scope, F, R>(body: F) -> R
 where
     F: FnOnce(&Scope<'scope>) -> R,
 {
-    let registry = Worker::current().map_or_else(global_registry, |worker| worker.registry.clone());
+    let registry = current_registry();
     in_place_on(registry, body)
 }
 
@@ -366,7 +369,7 @@ pub fn in_place_scope_fifo<'scope, F, R>(body: F) -> R
 where
     F: FnOnce(&ScopeFifo<'scope>) -> R,
 {
-    let registry = Worker::current().map_or_else(global_registry, |worker| worker.registry.clone());
+    let registry = current_registry();
     in_place_fifo_on(registry, body)
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use super::affinity::AffinityInner;
 use super::cell::State;
 use super::handle::{JoinError, JoinHandle};
-use crate::runtime::{global_registry, panic_if_shut_down};
+use crate::runtime::{current_registry, global_registry, panic_if_shut_down};
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
 use crate::sched::registry::{Registry, Then};
@@ -321,8 +321,7 @@ where
     K: Task<M> + Send + 'static,
     K::Output: Send + 'static,
 {
-    let registry = Worker::current().map_or_else(global_registry, |worker| worker.registry.clone());
-    task.spawn_to(SpawnTo::here(registry))
+    task.spawn_to(SpawnTo::here(current_registry()))
 }
 
 /// As [`spawn`], and tasks spawned by one thread with one home start in that order.
@@ -355,7 +354,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    match Worker::current() {
+    match Worker::here() {
         Some(_) => body(),
         None => global_registry().install(body),
     }
@@ -379,12 +378,12 @@ impl Registry {
     {
         use super::stack_job::{Outcome, StackJob};
         use crate::sched::sleep::current_sleeper;
-        use crate::sched::wait::{AtBound, Wait, wait_outside};
+        use crate::sched::wait::wait_for;
 
         if Worker::current_of(self).is_some() {
             return Ok(body());
         }
-        let caller = Worker::current();
+        let caller = Worker::here();
         let sleeper = current_sleeper();
         let job = StackJob::new(|_| body(), Arc::as_ptr(&sleeper));
         let strand = caller.map_or(std::ptr::null(), Worker::strand);
@@ -403,20 +402,7 @@ impl Registry {
                 }
             }
         }
-        match caller {
-            Some(worker) => {
-                let wait = Wait {
-                    latch: &job.latch,
-                    id: job.wait_id(),
-                    base: usize::MAX,
-                    own: std::ptr::null(),
-                    at_bound: AtBound::RunAnything,
-                };
-                let waited = worker.wait(&wait);
-                debug_assert!(waited.is_ok());
-            }
-            None => wait_outside(&job.latch),
-        }
+        wait_for(caller, &job.latch, job.wait_id());
         // SAFETY: the latch is set; once.
         match unsafe { job.take_outcome() } {
             Outcome::Ok(result) => Ok(result),
