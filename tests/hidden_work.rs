@@ -5,7 +5,7 @@ mod common;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::{slowdown, watchdog};
+use common::{mock, slowdown, watchdog};
 use numart::{Runtime, join, scope, spawn};
 
 const NAP: Duration = Duration::from_millis(100);
@@ -33,9 +33,9 @@ fn in_two_naps(name: &str, runtime: &Runtime, work: impl FnOnce() + Send) {
 fn sleeping_leaves_and_blocking_receivers_hide_nothing() {
     let _dog = watchdog();
     for forced in [true, false] {
-        for workers in [2, 4] {
-            let runtime = Runtime::builder().workers(workers).forced_splits(forced).build().unwrap();
-            let name = |what: &str| format!("{what}, {workers} workers, forced splits {forced}");
+        for (shape, workers) in [("1x2", 2), ("1x4", 4), ("2x1", 2), ("2x2", 4)] {
+            let runtime = mock(shape).forced_splits(forced).build().unwrap();
+            let name = |what: &str| format!("{what}, {shape}, forced splits {forced}");
             in_two_naps(&name("nested joins"), &runtime, || leaves(2 * workers));
             in_two_naps(&name("left-leaning joins"), &runtime, || left_leaning(2 * workers));
             in_two_naps(&name("a scope"), &runtime, || {

@@ -144,9 +144,11 @@ impl Worker {
         let awake = sleep.awake();
         let stranded = awake == 0 && !sleep.has_idle();
         let short = nap >= STAND_IN && awake < self.node().regular.len() && !sleep.has_idle();
+        let stuck = stranded && self.runnable_here();
         let mut covered = true;
-        if (stranded || short) && self.runnable_here() {
-            covered = self.registry.start_spare(self.node_index()) || !stranded;
+        // Another node's work counts too: its workers may all be busy, and this one's CPU is free.
+        if stuck || (short && (self.runnable_here() || self.has_work_for_idle())) {
+            covered = self.registry.start_spare(self.node_index()) || !stuck;
         }
         if covered {
             self.sleep_cell().park(Some(nap));
