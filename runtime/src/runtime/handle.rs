@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use numart_alloc::topology::{NodeId, Topology};
 
 use super::builder::Builder;
-use super::error::BuildError;
 use super::current_registry;
+use super::error::BuildError;
+use crate::sched::adopted::{adopt_current_thread, end_adopted, forget_ended_adopted};
 use crate::sched::config::{Config, Shutdown};
 use crate::sched::gate::Phase;
 use crate::sched::registry::Registry;
-use crate::sched::worker::{Worker, adopt_current_thread, end_adopted, forget_ended_adopted};
+use crate::sched::worker::Worker;
 use crate::stats::Stats;
 use crate::task::affinity::{Affinity, Group};
 use crate::task::broadcast::BroadcastContext;

@@ -3,7 +3,9 @@
 //! Bottom-up, each only using those before it:
 //! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` (a node's queue),
 //! `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
-//! `spare` (threads that stand in for waiting ones), `worker` (one thread), `search` (steal order), `wait` (the waiting rule).
+//! `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal
+//! order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
+//! that became a worker).
 
 pub(crate) mod deque;
 pub(crate) mod gate;
@@ -13,11 +15,15 @@ pub(crate) mod sleep;
 pub(crate) mod strand;
 
 #[cfg(not(loom))]
+pub(crate) mod adopted;
+#[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
 pub(crate) mod config;
 #[cfg(not(loom))]
 pub(crate) mod counters;
+#[cfg(not(loom))]
+mod idle;
 #[cfg(not(loom))]
 pub(crate) mod inbox;
 #[cfg(not(loom))]
@@ -29,6 +35,10 @@ mod search;
 #[cfg(not(loom))]
 mod spare;
 #[cfg(not(loom))]
+mod thread;
+#[cfg(not(loom))]
 pub(crate) mod wait;
+#[cfg(not(loom))]
+pub(crate) mod waking;
 #[cfg(not(loom))]
 pub(crate) mod worker;

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
@@ -21,15 +21,9 @@ use super::roots::RootQueue;
 use super::sleep::{NodeSleep, Sleeper};
 use super::spare::Spares;
 use super::strand::Strand;
-use super::worker::{Worker, worker_main};
-
-/// What a waker does next: decides where the woken thread should start.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
-    RunsOn,
-    /// It waits for what it woke somebody for.
-    Blocks,
-}
+use super::thread::worker_main;
+use super::waking::Then;
+use super::worker::Worker;
 
 /// What other threads see of a worker.
 pub(crate) struct WorkerShared {
@@ -364,78 +358,6 @@ impl Registry {
             || self.workers.iter().any(|worker| worker.deque.has_public() || worker.inbox.has_job())
     }
 
-    // ---- waking ------------------------------------------------------------------------------------------------
-
-    /// Wakes somebody for a root job just queued at `home`. The caller has fenced.
-    pub(crate) fn wake_for_root(&self, home: usize, strict: bool, then: Then) {
-        if self.wake_at(home, then) || self.nodes[home].sleep.has_searcher() {
-            return;
-        }
-        if self.nodes[home].sleep.is_deserted() {
-            // Everybody at home is parked in a wait, or gone.
-            if !self.start_spare(home) && self.nobody_left(home) {
-                self.bury(home);
-            }
-            return;
-        }
-        if !strict {
-            self.wake_elsewhere(home, then);
-        }
-    }
-
-    /// The node's only worker was the thread that built the runtime, and it is gone.
-    fn nobody_left(&self, node: usize) -> bool {
-        let regular = &self.nodes[node].regular;
-        regular.len() == 1 && self.workers[regular.start].gone.load(Ordering::SeqCst)
-    }
-
-    /// Wakes an idle worker of a node unless one searches there.
-    pub(crate) fn wake_at(&self, node: usize, then: Then) -> bool {
-        let Some(index) = self.nodes[node].sleep.wake_one(|worker| self.sleeper(worker)) else { return false };
-        self.unpark(index, then);
-        true
-    }
-
-    /// Wakes an idle worker of the nearest other node that has one, unless one searches there already.
-    pub(crate) fn wake_elsewhere(&self, home: usize, then: Then) -> bool {
-        for &other in &self.nodes[home].others {
-            if self.nodes[other].sleep.has_searcher() || self.wake_at(other, then) {
-                return true;
-            }
-        }
-        false
-    }
-
-    pub(crate) fn unpark(&self, index: usize, then: Then) {
-        if let Some(sleeper) = self.workers[index].sleeper.get() {
-            match then {
-                Then::RunsOn => sleeper.unpark(),
-                Then::Blocks => sleeper.unpark_here(),
-            }
-        }
-    }
-
-    /// Wakes one given worker because its inbox got something.
-    pub(crate) fn wake_worker(&self, index: usize) {
-        fence(Ordering::SeqCst);
-        let shared = &self.workers[index];
-        let Some(sleeper) = shared.sleeper.get() else { return };
-        if self.nodes[shared.node].sleep.cancel(index, sleeper) {
-            self.unpark(index, Then::RunsOn);
-        } else {
-            sleeper.wake_waiter();
-        }
-    }
-
-    fn wake_everybody(&self) {
-        for node in &self.nodes {
-            for index in node.sleep.wake_all(|worker| self.sleeper(worker)) {
-                self.unpark(index, Then::RunsOn);
-            }
-            node.spares.wake_all(self);
-        }
-    }
-
     // ---- idle count --------------------------------------------------------------------------------------------
 
     /// This thread comes out of idleness; it does so itself, before it takes a job, so that a job is always either in
@@ -461,6 +383,12 @@ impl Registry {
         self.working.count() <= 1
     }
 
+    /// The node's only worker was the thread that built the runtime, and it is gone.
+    pub(super) fn nobody_left(&self, node: usize) -> bool {
+        let regular = &self.nodes[node].regular;
+        regular.len() == 1 && self.workers[regular.start].gone.load(Ordering::SeqCst)
+    }
+
     /// The worker of `use_current_thread` will not come back, and what is addressed to it alone is cancelled.
     pub(crate) fn give_up_adopted(&self, index: usize) {
         let shared = &self.workers[index];
@@ -478,7 +406,7 @@ impl Registry {
     }
 
     /// Its only worker is gone and no spare can stand in: what comes to this node is cancelled.
-    fn bury(&self, node: usize) {
+    pub(super) fn bury(&self, node: usize) {
         self.cancel_node(node);
     }
 

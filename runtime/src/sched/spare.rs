@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::gate::Phase;
-use super::registry::{Registry, Then};
+use super::registry::Registry;
+use super::waking::Then;
 use super::worker::Worker;
 
 /// One node's spares.
@@ -77,8 +78,17 @@ impl Registry {
         self.unpark(index, Then::RunsOn);
     }
 
+    /// True for as long as nobody has called this spare up.
     fn on_bench(&self, index: usize) -> bool {
         self.nodes[self.workers[index].node].spares.bench.lock().contains(&index)
+    }
+
+    /// It gets up by itself. False if somebody called it up just now.
+    fn leave_bench(&self, index: usize) -> bool {
+        let mut bench = self.nodes[self.workers[index].node].spares.bench.lock();
+        let Some(place) = bench.iter().position(|&other| other == index) else { return false };
+        bench.swap_remove(place);
+        true
     }
 }
 
@@ -100,8 +110,8 @@ impl Worker {
         }
         self.registry.sub_working();
         while self.registry.on_bench(self.index) {
-            if self.registry.gate.phase() == Phase::Terminated {
-                // Nobody calls us any more.
+            if self.registry.gate.phase() == Phase::Terminated && self.registry.leave_bench(self.index) {
+                // Nobody calls us any more. (Who calls up counts us as awake himself.)
                 node.sleep.add_awake();
                 break;
             }

@@ -11,9 +11,9 @@ use super::clock::{COARSE, stamp};
 use super::config::Waiting;
 use super::job::Job;
 use super::latch::Latch;
-use super::registry::Then;
 use super::roots::Taken;
 use super::strand::{Strand, WaitId};
+use super::waking::Then;
 use super::worker::Worker;
 
 /// What a waiter does when it would park, the node has runnable jobs, nobody is awake, and no spare is left.

@@ -7,9 +7,10 @@ use numart_alloc::topology::NodeId;
 use super::stack_job::{Outcome, StackJob};
 use crate::runtime::{current_registry, panic_if_shut_down};
 use crate::sched::job::Verb;
-use crate::sched::registry::{Registry, Then, drop_quietly};
+use crate::sched::registry::{Registry, drop_quietly};
 use crate::sched::sleep::current_sleeper;
 use crate::sched::wait::wait_for;
+use crate::sched::waking::Then;
 use crate::sched::worker::Worker;
 use crate::task::handle::JoinError;
 

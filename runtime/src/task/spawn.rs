@@ -13,7 +13,8 @@ use super::handle::{JoinError, JoinHandle};
 use crate::runtime::{current_registry, global_registry, panic_if_shut_down};
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
-use crate::sched::registry::{Registry, Then};
+use crate::sched::registry::Registry;
+use crate::sched::waking::Then;
 use crate::sched::worker::Worker;
 
 /// Whom a finished task tells. (A future's `Waker` comes here too.)
