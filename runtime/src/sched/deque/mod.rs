@@ -34,7 +34,7 @@ use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, heavy_fence, light_fence, spin_hint,
 };
 
-/// `hungry`: nothing is public; publish the oldest private job at the next push or pop.
+/// `hungry`: nothing is public; publish the oldest private job at the next push.
 pub(crate) const NONE_PUBLIC: u32 = 1;
 /// `hungry`: a thief looked here and went away with nothing: publish half of what is private.
 pub(crate) const STARVING: u32 = 2;
@@ -74,7 +74,7 @@ struct Border {
     limit: AtomicUsize,
     /// Upper end of the public part: what thieves compare with.
     split: AtomicUsize,
-    /// 0, [`NONE_PUBLIC`] or [`STARVING`]: makes the owner's next push or pop take its slow path.
+    /// 0, [`NONE_PUBLIC`] or [`STARVING`]: makes the next push take its slow path.
     hungry: AtomicU32,
     /// Serialises everything that moves the border. Held for a few instructions by the owner, for one membarrier by
     /// a forcing thief, who only ever *tries* it.
@@ -157,7 +157,9 @@ impl SplitDeque {
         #[cfg(numart_break = "steal_exchange")]
         self.top.store(top + 1, Ordering::SeqCst);
         // Read again: the owner may have taken back all but this one since. One of the two sees that nothing is left.
+        #[cfg(not(numart_break = "last_look"))]
         fence(Ordering::SeqCst);
+        #[cfg(not(numart_break = "last_look"))]
         let split = self.border.split.load(Ordering::Acquire);
         if (split.wrapping_sub(top + 1) as isize) <= 0 {
             // That was the last one: ask for the next at once.
@@ -189,7 +191,7 @@ impl SplitDeque {
         (tail.wrapping_sub(split) as isize) > 0
     }
 
-    /// Asks the owner to publish half of what is private at its next push, pop or turn of a wait.
+    /// Asks the owner to publish half of what is private at its next push or turn of a wait.
     pub(crate) fn raise_hungry(&self) {
         if self.border.hungry.load(Ordering::Relaxed) & STARVING == 0 {
             self.border.hungry.fetch_or(STARVING, Ordering::Relaxed);
@@ -415,7 +417,8 @@ impl<'a> Owner<'a> {
         None
     }
 
-    /// What thieves asked for since the last [`Owner::publish`]: looked at on every push, pop and turn of a wait.
+    /// What thieves asked for since the last [`Owner::publish`]: looked at on every push and turn of a wait, not by
+    /// [`Owner::pop_at`].
     #[inline(always)]
     pub(crate) fn hungry(&self) -> u32 {
         self.deque.border.hungry.load(Ordering::Relaxed)
@@ -452,7 +455,7 @@ impl<'a> Owner<'a> {
         self.tail().saturating_sub(self.deque.top.load(Ordering::Relaxed))
     }
 
-    /// Makes the next push or pop take its slow path.
+    /// Makes the next push take its slow path.
     pub(crate) fn keep_hungry(&self, why: u32) {
         self.deque.border.hungry.fetch_or(why, Ordering::Relaxed);
     }
