@@ -62,7 +62,8 @@ impl Worker {
         // Somebody published a job and woke us for it, and nobody else.
         let mut asked = false;
         'busy: loop {
-            let begin = stamp();
+            // Since when it has found nothing: a clock is not looked at between two jobs.
+            let mut since = 0;
             let mut turn = 0u32;
             // Look for something to do, for a while.
             loop {
@@ -74,10 +75,12 @@ impl Worker {
                     continue 'busy;
                 }
                 turn += 1;
-                if turn == 4 {
-                    self.ask_helpees(wait.id);
+                match turn {
+                    1 => since = stamp(),
+                    4 => self.ask_helpees(wait.id),
+                    _ => {}
                 }
-                if stamp().wrapping_sub(begin) > SPIN {
+                if turn > 1 && stamp().wrapping_sub(since) > SPIN {
                     break;
                 }
                 for _ in 0..8 {

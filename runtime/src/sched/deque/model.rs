@@ -137,7 +137,7 @@ fn model_last_public_job() {
     });
 }
 
-/// TAKE-BACK: the owner moves `split` down over jobs that a thief is working its way up to. Negatives: `steal_fence`,
+/// TAKE-BACK: the owner moves `split` down over jobs that a thief is working its way up to. Negative:
 /// `take_back_fence`.
 #[test]
 fn model_take_back() {
@@ -169,7 +169,8 @@ fn model_take_back_leaves_nothing() {
     });
 }
 
-/// TAKE-BACK with two thieves, of whom one sees the other's steal.
+/// TAKE-BACK with two thieves, of whom one sees the other's steal. (A thief's own last steal fenced.) Negative:
+/// `steal_fence`.
 #[test]
 fn model_take_back_two_thieves() {
     check(Some(2), |world| {
