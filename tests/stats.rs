@@ -201,6 +201,18 @@ fn the_table_names_nodes_matrices_and_warnings() {
     assert!(numart::stats().to_string().contains("workers"));
 }
 
+#[test]
+fn what_was_joined_is_counted() {
+    let _dog = watchdog();
+    for shape in ["1x1", "2x2"] {
+        let runtime = mock(shape).build().unwrap();
+        for done in 1..=scaled(2_000) as u64 {
+            runtime.spawn(|| ()).join().unwrap();
+            assert!(runtime.stats().totals().jobs >= done);
+        }
+    }
+}
+
 /// A pool without work comes to rest: from some moment on nothing is counted any more. (Not from the moment its jobs are
 /// done: a thread woken for the last of them may not have had a CPU yet.)
 #[test]

@@ -20,6 +20,11 @@ impl Count {
         self.add(1);
     }
 
+    /// The last bump was for nothing.
+    pub(crate) fn take_back(&self) {
+        self.add(u64::MAX);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

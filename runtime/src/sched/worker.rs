@@ -231,11 +231,13 @@ impl Worker {
             Phase::Cancelling | Phase::Terminated if taken.job.strand.is_null() => Verb::Cancel,
             _ => Verb::Run,
         };
+        // Before it runs: who is told that it is done finds it counted.
+        self.shared().counters.own.jobs.bump();
         let mut ran = false;
         // SAFETY: taken out of a queue by us: JOB-ONCE.
         self.as_strand(taken, || ran = unsafe { taken.job.execute(verb) });
-        if ran {
-            self.shared().counters.own.jobs.bump();
+        if !ran {
+            self.shared().counters.own.jobs.take_back();
         }
     }
 

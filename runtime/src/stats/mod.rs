@@ -71,7 +71,7 @@ pub struct WorkerStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Counts {
-    /// Jobs taken from a queue and run. A `join` half that its own worker takes back is a plain call and not counted.
+    /// Jobs taken from a queue and run, from their begin on: what was joined is counted. A `join` half that its own worker takes back is a plain call and not counted.
     pub jobs: u64,
     /// Tasks and scope jobs spawned by the worker.
     pub spawned: u64,

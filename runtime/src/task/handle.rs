@@ -217,11 +217,11 @@ impl<T> JoinHandle<T> {
             Phase::Cancelling | Phase::Terminated => Verb::Cancel,
             _ => Verb::Run,
         };
+        worker.shared().counters.own.jobs.bump();
         worker.as_strand(Taken { job, strict: header.strict }, || {
             // SAFETY: claimed by us; the handle's reference is held.
             unsafe { (header.vtable.run_claimed)(self.task, verb) };
         });
-        worker.shared().counters.own.jobs.bump();
         // Its queue entry is stale now.
         header.registry.nodes[header.home].roots.note_stale();
     }
