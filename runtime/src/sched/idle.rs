@@ -109,7 +109,7 @@ impl Worker {
                 self.shared().counters.own.wakeups.bump();
                 return self.sleep_cell().take_handed();
             }
-            let watching = registry.anybody_works() && self.start_watching();
+            let watching = sleep.keep_watch(self.index, || registry.anybody_works());
             let limit = match (watching, look_again) {
                 (true, Some(wait)) => Some(nap.min(wait)),
                 (true, None) => Some(nap),
@@ -139,16 +139,9 @@ impl Worker {
                         self.sleep_cell().take_handed()
                     };
                 }
-                if !registry.anybody_works() {
-                    self.stop_watching();
-                }
                 nap = (nap * 2).min(LONGEST_NAP);
             }
         }
-    }
-
-    fn start_watching(&self) -> bool {
-        self.node().sleep.is_watcher(self.index) || self.node().sleep.try_watch(self.index)
     }
 
     fn stop_watching(&self) {

@@ -162,9 +162,6 @@ impl Worker {
             1
         };
         self.publish(count);
-        if !self.registry.can_force() {
-            self.owner.keep_hungry(NONE_PUBLIC);
-        }
     }
 
     /// Somebody is idle and finds nothing of ours: a loop should split. A few loads.
@@ -187,6 +184,10 @@ impl Worker {
         if count > 0 {
             self.shared().counters.own.published.add(count as u64);
             self.signal_published();
+        }
+        if !self.registry.can_force() {
+            // Publishing quenches it, but the next push must publish too: nobody could force what it hides.
+            self.owner.keep_hungry(NONE_PUBLIC);
         }
     }
 

@@ -151,8 +151,24 @@ impl NodeSleep {
         fence(Ordering::SeqCst);
     }
 
+    /// Before a sleeper parks: is it to watch, and so to park with a limit? It watches as long as somebody works and
+    /// nobody else does. Whoever reads [`NodeSleep::has_watcher`] relies on that limit, so a sleeper that is to park without
+    /// one is no watcher any more: race LAST-IDLE.
+    pub(crate) fn keep_watch(&self, me: usize, anybody_works: impl Fn() -> bool) -> bool {
+        loop {
+            if anybody_works() {
+                return self.is_watcher(me) || self.try_watch(me);
+            }
+            if !self.is_watcher(me) || cfg!(numart_break = "stale_watcher") {
+                return false;
+            }
+            // Fences. Somebody may have begun to work meanwhile and rely on us: so look again.
+            self.stop_watch(me);
+        }
+    }
+
     /// Becomes the watcher if there is none.
-    pub(crate) fn try_watch(&self, me: usize) -> bool {
+    fn try_watch(&self, me: usize) -> bool {
         self.watcher.load(Ordering::Relaxed) == 0
             && self.watcher.compare_exchange(0, me + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }

@@ -17,7 +17,7 @@ use loom::thread::{JoinHandle, spawn, yield_now};
 use super::{NodeSleep, Sleeper, current_sleeper};
 use crate::sched::latch::Latch;
 use crate::sync::thread::{self, Thread};
-use crate::sync::{AtomicUsize, Mutex, Ordering, fence};
+use crate::sync::{AtomicUsize, Mutex, Ordering, fence, spin_hint};
 
 const WORKERS: usize = 2;
 
@@ -350,7 +350,7 @@ fn model_publish_against_watcher_leaving() {
         let watcher = world.start(0, |world, sleeper| {
             let sleep = &world.nodes[0].sleep;
             sleep.fall_asleep(0, sleeper);
-            if look(&world.nodes[0].roots) || !sleep.try_watch(0) {
+            if look(&world.nodes[0].roots) || !sleep.keep_watch(0, || true) {
                 // Not this time.
             } else {
                 // Its nap ended and nobody seemed to work: it sleeps on, unwatched.
@@ -365,6 +365,44 @@ fn model_publish_against_watcher_leaving() {
             assert!(take(&world.nodes[0].roots));
         });
         // `Owner::publish` and `Worker::signal_published`, not coarse.
+        world.nodes[0].roots.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !world.nodes[0].sleep.has_watcher() {
+            world.wake_for_published(0);
+        }
+        watcher.join().unwrap();
+    });
+}
+
+/// LAST-IDLE: everybody but the watcher goes idle, then somebody works again, publishes, and leaves it to the watcher.
+/// Negative: `stale_watcher`.
+#[test]
+fn model_publish_against_watcher_of_an_idle_pool() {
+    check(Some(3), [0, 0], 1, |world| {
+        let working = Arc::new(AtomicUsize::new(1));
+        let works = working.clone();
+        let watcher = world.start(0, move |world, sleeper| {
+            let sleep = &world.nodes[0].sleep;
+            sleep.fall_asleep(0, sleeper);
+            // `Worker::nap`.
+            while !look(&world.nodes[0].roots) && sleeper.is_idle() {
+                if sleep.keep_watch(0, || works.load(Ordering::SeqCst) > 0) {
+                    // A nap: its limit passes.
+                    spin_hint();
+                } else {
+                    thread::park();
+                }
+            }
+            sleep.stop_watch(0);
+            if !sleep.cancel(0, sleeper) && sleeper.take_handed() {
+                sleep.end_search();
+            }
+            assert!(take(&world.nodes[0].roots));
+        });
+        // The last job ends, and a root job comes.
+        working.fetch_sub(1, Ordering::SeqCst);
+        working.fetch_add(1, Ordering::SeqCst);
+        // `Owner::publish` and `Worker::signal_published`, not coarse. From here on it blocks in its job.
         world.nodes[0].roots.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if !world.nodes[0].sleep.has_watcher() {
