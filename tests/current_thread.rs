@@ -329,3 +329,42 @@ fn hooks_are_dropped_with_the_runtime() {
         assert!(drops.dropped() + 1 >= drops.made(), "{} of {} dropped", drops.dropped(), drops.made());
     });
 }
+
+/// Thread-local values may be destroyed after ours.
+#[test]
+fn built_in_the_destructor_of_a_thread_local() {
+    let _dog = watchdog();
+    struct Builds(std::sync::mpsc::Sender<String>);
+    impl Drop for Builds {
+        fn drop(&mut self) {
+            let text = match mock("1x1").use_current_thread().build() {
+                Ok(runtime) => {
+                    drop(runtime);
+                    String::new()
+                }
+                Err(error) => error.to_string(),
+            };
+            self.0.send(text).unwrap();
+        }
+    }
+    thread_local! {
+        static BUILDS: std::cell::RefCell<Option<Builds>> = const { std::cell::RefCell::new(None) };
+    }
+    for used_before in [false, true] {
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            if used_before {
+                // Registered first, so destroyed last or first, as the platform has it.
+                drop(own("1x1"));
+            }
+            BUILDS.with(|builds| *builds.borrow_mut() = Some(Builds(send)));
+            if !used_before {
+                drop(own("1x1"));
+            }
+        })
+        .join()
+        .unwrap();
+        let text = receive.recv().unwrap();
+        assert!(text.is_empty() || text.contains("another thread"), "{text}");
+    }
+}

@@ -262,10 +262,8 @@ fn spawning_after_the_shutdown_is_an_error() {
         assert!(common::panic_text(|| handle.install(|| ())).contains("shut down"));
         assert!(common::panic_text(|| handle.broadcast(|_| ())).contains("shut down"));
         assert!(common::panic_text(|| handle.broadcast_per_node(|_| ())).contains("shut down"));
-        // A scope on this thread still does its work, wherever.
-        let mut done = false;
-        handle.in_place_scope(|s| s.spawn(|_| done = true));
-        assert!(done);
+        assert!(common::panic_text(|| handle.in_place_scope(|s| s.spawn(|_| ()))).contains("shut down"));
+        assert!(common::panic_text(|| handle.in_place_scope_fifo(|_| ())).contains("shut down"));
         let bomb = PanicsOnDrop(drops.guard());
         assert!(handle.spawn(move || drop(bomb)).join().unwrap_err().is_panic());
         drops.check();

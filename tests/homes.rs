@@ -244,9 +244,22 @@ fn strict_tasks_that_wait_for_each_other() {
             .collect();
         for (i, handle) in handles.into_iter().enumerate() {
             let (here, there) = (Some(nodes[i % nodes.len()]), Some(nodes[(i + 1) % nodes.len()]));
-            assert_eq!(handle.join().unwrap(), (here, (there, here)));
+            let homes = handle.join().unwrap_or_else(|error| panic!("{error}\n{}", runtime.stats()));
+            assert_eq!(homes, (here, (there, here)));
         }
     }
+}
+
+/// An easy mistake: `Group::new()` belongs to the global runtime.
+#[test]
+fn a_group_of_another_runtime_is_refused_aloud() {
+    let _dog = watchdog();
+    let (runtime, other) = (mock("2x1").build().unwrap(), mock("2x1").build().unwrap());
+    let group = other.group().on(other.nodes()[1]).unwrap().named("orders");
+    let affinity = runtime.affinity().on(runtime.nodes()[0]).unwrap().group(&group);
+    assert_eq!(affinity.spawn(current_node).join().unwrap(), Some(runtime.nodes()[0]));
+    let warnings = runtime.stats().warnings;
+    assert!(warnings.iter().any(|text| text.contains("orders") && text.contains("Handle::group")), "{warnings:?}");
 }
 
 #[test]

@@ -177,7 +177,19 @@ fn error(builder: numart::Builder) -> BuildError {
 fn impossible_settings_are_errors_that_say_what_to_do() {
     assert!(matches!(error(mock("1x1").workers(0)), BuildError::NoWorkers));
     assert!(matches!(error(mock("1x1").workers_per_node(0)), BuildError::NoWorkers));
-    assert!(matches!(error(mock("2x1").nodes([])), BuildError::NoWorkers));
+    assert!(matches!(error(mock("2x1").nodes([])), BuildError::NoNodes));
+    for builder in [
+        mock("2x1").workers(usize::MAX),
+        mock("2x1").workers(100_000_000_000),
+        mock("2x1").workers_per_node(usize::MAX),
+        mock("2x1").spare_threads(usize::MAX),
+        mock("2x1").spare_threads(1 << 63),
+        mock("2x1").spare_threads(100_000),
+    ] {
+        let error = error(builder);
+        assert!(matches!(error, BuildError::TooManyThreads { .. }), "{error:?}");
+        assert!(error.to_string().contains("fewer"), "{error}");
+    }
     assert!(error(mock("1x1").workers(0)).to_string().contains("at least one worker"));
     match error(mock("2x1").nodes([NodeId(0), NodeId(9)])) {
         BuildError::UnknownNode { node, nodes } => {

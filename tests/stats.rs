@@ -213,6 +213,52 @@ fn what_was_joined_is_counted() {
     }
 }
 
+/// Tasks that their waiters ran themselves are in no queue any more, and were root jobs of their home.
+#[test]
+fn claimed_tasks_are_counted_as_what_they_are() {
+    let _dog = watchdog();
+    let runtime = mock("1x1").build().unwrap();
+    let seen = runtime.install(|| {
+        (0..50).for_each(|_| numart::spawn(|| ()).join().unwrap());
+        numart::Handle::current().stats()
+    });
+    assert_eq!((seen.nodes[0].queue_depth, seen.roots[0][0]), (0, 51));
+    let runtime = mock("2x1").build().unwrap();
+    let strict = runtime.affinity().on(runtime.nodes()[0]).unwrap().strict();
+    let inner = strict.clone();
+    strict.spawn(move || (0..1_000).for_each(|_| inner.spawn(|| ()).join().unwrap())).join().unwrap();
+    let stats = settled(&runtime);
+    assert_eq!((stats.roots[0][0], stats.totals().jobs, stats.nodes[0].queue_depth), (1_001, 1_001, 0));
+}
+
+#[test]
+fn scope_jobs_from_outside_are_spawned_there_and_stolen_from_nobody() {
+    let _dog = watchdog();
+    let runtime = mock("1x1").build().unwrap();
+    runtime.in_place_scope(|s| (0..1_000).for_each(|_| s.spawn(|_| ())));
+    let stats = settled(&runtime);
+    let totals = stats.totals();
+    assert_eq!(
+        (totals.jobs, totals.stolen_same_node, stats.spawned_outside, stats.roots[0][0]),
+        (1_000, 0, 1_000, 1_000)
+    );
+}
+
+#[test]
+fn the_thread_that_built_the_runtime_is_busy_in_its_calls() {
+    let _dog = watchdog();
+    std::thread::spawn(|| {
+        let runtime = mock("1x1").use_current_thread().build().unwrap();
+        let nap = std::time::Duration::from_millis(20);
+        runtime.spawn(move || std::thread::sleep(nap)).join().unwrap();
+        let stats = runtime.stats();
+        assert_eq!(stats.totals().jobs, 1);
+        assert!(stats.totals().busy_ns >= nap.as_nanos() as u64, "{stats}");
+    })
+    .join()
+    .unwrap();
+}
+
 /// A pool without work comes to rest: from some moment on nothing is counted any more. (Not from the moment its jobs are
 /// done: a thread woken for the last of them may not have had a CPU yet.)
 #[test]

@@ -397,3 +397,17 @@ fn spares_are_bounded() {
     assert!(runtime.stats().nodes[0].spare_threads <= 3);
     until(|| runtime.stats().nodes[0].queue_depth == 0);
 }
+
+/// Each task joins the next, which nobody has started: they run on top of each other as far as a stack goes, and then on
+/// another.
+#[test]
+fn a_chain_of_joins_longer_than_a_stack() {
+    let _dog = watchdog();
+    fn link(left: usize) -> usize {
+        if left == 0 { 0 } else { 1 + spawn(move || link(left - 1)).join().unwrap() }
+    }
+    for workers in [1, 2] {
+        let length = scaled(200_000);
+        assert_eq!(pool(workers).install(|| link(length)), length);
+    }
+}

@@ -84,7 +84,9 @@ impl SysError {
                 "the kernel does not know this command (before Linux 4.14), or it runs with nohz_full"
             }
             (_, Some(ESRCH)) => "the thread no longer exists",
-            _ => "unexpected; please report it with the kernel version",
+            _ => {
+                "an answer that the kernel itself does not give: perhaps a sandbox; allow the call there, or go on without it"
+            }
         }
     }
 }

@@ -64,7 +64,12 @@ impl Topology {
         if path.is_dir() {
             return Self::from_sysfs(path);
         }
-        let file = read_text(path).map_err(|e| TopologyError::File { path: path.to_owned(), why: e.to_string() })?;
+        let bad = |why: String| TopologyError::File { path: path.to_owned(), why };
+        // Opening a pipe waits for somebody to write into it.
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            return Err(bad("it is neither a regular file nor a folder".into()));
+        }
+        let file = read_text(path).map_err(|e| bad(e.to_string()))?;
         Self::parse(&file).map_err(|source| TopologyError::InFile { path: path.to_owned(), source: Box::new(source) })
     }
 

@@ -19,6 +19,8 @@ const STACK_SIZE: usize = 16 << 20;
 /// Spare threads per node, at most. Each waits in a stack of its own; a program that needs more waits in a chain this
 /// deep inside tasks.
 const SPARE_THREADS: usize = 64;
+/// Threads of a runtime, spares included: below 65,536, which `Working` counts to, and far above what a machine has.
+const MOST_THREADS: usize = 60_000;
 
 #[derive(Clone, Copy)]
 enum Count {
@@ -156,7 +158,8 @@ impl Builder {
     }
 
     /// The thread that calls `build` becomes worker 0 until the [`Runtime`] is dropped, on that thread. It runs jobs only
-    /// while it waits in a call into the runtime.
+    /// while it waits in a call into the runtime. It stays the program's own thread: it is not bound to its node's CPUs nor
+    /// named, and the hooks around a worker's life are not called for it.
     pub fn use_current_thread(mut self) -> Self {
         self.use_current_thread = true;
         self
@@ -253,6 +256,15 @@ impl Builder {
             count = Count::Total(number.ok_or_else(bad)?);
         }
         let candidates = candidates(&topology, self.nodes.as_deref())?;
+        let asked = match count {
+            Count::Machine => 0,
+            Count::Total(workers) => workers,
+            Count::PerNode(workers) => workers.saturating_mul(candidates.len()),
+        };
+        let threads = asked.saturating_add(self.spare_threads.saturating_mul(candidates.len()));
+        if threads > MOST_THREADS {
+            return Err(BuildError::TooManyThreads { asked: threads, most: MOST_THREADS });
+        }
         let workers = match count {
             Count::Total(0) | Count::PerNode(0) => return Err(BuildError::NoWorkers),
             Count::PerNode(each) => vec![each; candidates.len()],
@@ -290,6 +302,9 @@ impl Builder {
 
 /// The nodes that may get workers, ascending id, with their CPUs.
 fn candidates(topology: &Topology, wanted: Option<&[NodeId]>) -> Result<Vec<(NodeId, CpuSet)>, BuildError> {
+    if wanted.is_some_and(<[NodeId]>::is_empty) {
+        return Err(BuildError::NoNodes);
+    }
     for &node in wanted.unwrap_or_default() {
         match topology.node(node) {
             None => {

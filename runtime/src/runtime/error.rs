@@ -12,6 +12,17 @@ pub enum BuildError {
     Topology(TopologyError),
     /// Zero workers were asked for.
     NoWorkers,
+    /// An empty list of nodes was given.
+    NoNodes,
+    /// More threads were asked for than a runtime can have.
+    TooManyThreads {
+        /// Workers and spare threads, of all nodes.
+        asked: usize,
+        /// As many there can be.
+        most: usize,
+    },
+    /// `use_current_thread` on a thread whose thread-local values are being destroyed: it ends.
+    ThreadEnds,
     /// A node was asked for that the machine does not have.
     UnknownNode {
         /// The node.
@@ -42,6 +53,17 @@ impl fmt::Display for BuildError {
             BuildError::Topology(error) => error.fmt(f),
             BuildError::NoWorkers => f.write_str(
                 "a runtime needs at least one worker: ask for one or more, or leave the number to the machine",
+            ),
+            BuildError::NoNodes => f.write_str(
+                "the list of nodes is empty: name at least one node, or do not call `nodes`, to have them all",
+            ),
+            BuildError::TooManyThreads { asked, most } => write!(
+                f,
+                "{asked} threads were asked for (workers, and spare_threads on every node); a runtime has at most {most}: \
+                 ask for fewer workers or spare_threads"
+            ),
+            BuildError::ThreadEnds => f.write_str(
+                "this thread is ending and cannot become a worker; call use_current_thread on another thread",
             ),
             BuildError::UnknownNode { node, nodes } => {
                 write!(f, "there is no node {node} here; use one of ")?;

@@ -21,7 +21,8 @@ use crate::task::handle::{JoinError, JoinHandle};
 use crate::task::scope::{Scope, ScopeFifo, in_place_fifo_on, in_place_on};
 use crate::task::spawn::{SpawnTo, Task};
 
-/// A pool of workers per node. Dropping it runs what is queued, then ends the threads and waits for them.
+/// A pool of workers per node. Dropping it runs what is queued, then ends the threads and waits for them; dropped inside a
+/// task or hook (of any runtime), or inside a scope of its own, it does not wait: see [`Runtime::shutdown`].
 ///
 /// Derefs to [`Handle`], which has all the calls. A process may hold many runtimes.
 ///
@@ -51,8 +52,8 @@ impl Runtime {
     }
 
     pub(super) fn start(config: Config) -> Result<Runtime, BuildError> {
-        if config.use_current_thread {
-            forget_ended_adopted();
+        if config.use_current_thread && !forget_ended_adopted() {
+            return Err(BuildError::ThreadEnds);
         }
         if config.use_current_thread && Worker::current().is_some() {
             return Err(BuildError::AlreadyWorker);
@@ -79,8 +80,9 @@ impl Runtime {
     }
 
     /// Ends the runtime: no task is taken any more, those queued are run or dropped as asked, and all threads are waited
-    /// for. Called by a task (of whatever runtime, since a worker of this one may wait for it) it returns at once, and the
-    /// last worker cleans up.
+    /// for. An open [`in_place_scope`](Handle::in_place_scope) of another thread counts as queued work. Called by a task or
+    /// hook (of whatever runtime, since a worker of this one may wait for it), or inside such a scope, it returns at once,
+    /// and the last worker cleans up: a process that exits then loses what was queued.
     ///
     /// With [`Shutdown::Drain`] tasks may go on spawning tasks, and the end is when there is none left.
     ///
@@ -111,9 +113,10 @@ impl Runtime {
             );
             registry.give_up_adopted(0);
         }
-        // A task, of whatever runtime, must not wait for our workers: one of them may wait for it.
-        let inside = Worker::current().is_some_and(Worker::is_in_strand);
-        if !inside {
+        // A task or a hook, of whatever runtime, must not wait for our workers: one of them may wait for it. Nor must the body
+        // of a scope of ours, which keeps us from ending.
+        let inside = Worker::current().is_some_and(|worker| worker.is_in_strand() || !worker.is_adopted());
+        if !inside && !registry.is_held_open_here() {
             registry.join_threads();
         }
     }

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::clock::nanos;
 use super::registry::Registry;
 use super::strand::{StrandGuard, WaitId};
 use super::worker::{Worker, set_current};
@@ -23,12 +24,20 @@ impl Worker {
         Some(worker)
     }
 
+    /// Did its thread build the runtime (`use_current_thread`), so that it has no main loop?
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.registry.config.use_current_thread && self.index == 0
+    }
+
     /// Calls `body` inside a strand. A worker thread with a main loop always is in one; the worker of
     /// `use_current_thread` is not while its thread runs code of its own (ADOPTED-FREE).
     pub(crate) fn rooted<R>(&self, body: impl FnOnce() -> R) -> R {
         struct Leave<'a>(&'a Worker);
         impl Drop for Leave<'_> {
             fn drop(&mut self) {
+                let counters = &self.0.shared().counters.own;
+                counters.busy_ns.add(nanos() - counters.busy_since.get());
+                counters.set_busy_since(0);
                 self.0.work_on(ptr::null());
                 if self.0.shared().gone.load(Ordering::SeqCst) {
                     // The runtime was dropped inside: this thread is no worker any more.
@@ -41,6 +50,7 @@ impl Worker {
         }
         let guard = StrandGuard::new(WaitId::NONE, ptr::null(), self.sleeper(), false);
         self.work_on(guard.record());
+        self.shared().counters.own.set_busy_since(nanos());
         let _leave = Leave(self);
         body()
     }
@@ -75,21 +85,23 @@ pub(crate) fn adopt_current_thread(registry: &Arc<Registry>, index: usize) {
     ADOPTED.with(|adopted| adopted.borrow_mut().push(Adopted(worker)));
 }
 
-/// Frees the workers that this thread was, of runtimes that have ended, if it is in no call of theirs.
-pub(crate) fn forget_ended_adopted() {
-    let ended = ADOPTED.with(|adopted| {
+/// Frees the workers that this thread was, of runtimes that have ended, if it is in no call of theirs. False if the thread
+/// is ending and can be no worker any more.
+pub(crate) fn forget_ended_adopted() -> bool {
+    let ended = ADOPTED.try_with(|adopted| {
         adopted
             .borrow_mut()
             .extract_if(.., |worker| !worker.0.is_in_strand() && worker.0.shared().gone.load(Ordering::SeqCst))
             .collect::<Vec<_>>()
     });
-    drop(ended);
+    // Dropped here, not while the list is borrowed.
+    ended.map(drop).is_ok()
 }
 
 /// The runtime of this thread's adopted worker is shutting down, by this thread. Outside any call: works until the runtime
 /// has ended, and is no worker any more. Inside one: leaves the rest to others. False if this thread is no such worker.
 pub(crate) fn end_adopted(registry: &Registry) -> bool {
-    let adopted = Worker::current_of(registry).filter(|worker| registry.config.use_current_thread && worker.index == 0);
+    let adopted = Worker::current_of(registry).filter(|worker| worker.is_adopted());
     let Some(worker) = adopted else { return false };
     if worker.is_in_strand() {
         worker.publish_all();

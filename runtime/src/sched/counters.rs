@@ -61,6 +61,10 @@ impl ByNode {
         ByNode((0..nodes).map(|_| Count::default()).collect())
     }
 
+    pub(crate) fn take_back(&self, node: usize) {
+        self.0[node].take_back();
+    }
+
     pub(crate) fn bump(&self, node: usize) {
         self.0[node].bump();
     }

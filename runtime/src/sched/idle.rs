@@ -34,6 +34,10 @@ impl Worker {
             counters.busy_ns.add(nanos() - now);
             counters.set_busy_since(0);
         }
+        // Whoever ended the runtime may have run others' last jobs, and they may have spawned some.
+        while let Some(job) = self.pop() {
+            self.run(Taken::of(job));
+        }
     }
 
     /// Searches, sleeps, searches: until there is a job, or the runtime has ended (`None`).

@@ -1,7 +1,7 @@
 //! Workers, the split deque, node queues, steal order, sleep and waiting.
 //!
 //! Bottom-up, each only using those before it:
-//! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` (a node's queue),
+//! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` and `scoped` (a node's queue),
 //! `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
 //! `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal
 //! order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
@@ -27,9 +27,13 @@ mod idle;
 #[cfg(not(loom))]
 pub(crate) mod inbox;
 #[cfg(not(loom))]
+mod outside;
+#[cfg(not(loom))]
 pub(crate) mod registry;
 #[cfg(not(loom))]
 pub(crate) mod roots;
+#[cfg(not(loom))]
+mod scoped;
 #[cfg(not(loom))]
 mod search;
 #[cfg(not(loom))]

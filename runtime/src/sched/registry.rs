@@ -2,6 +2,7 @@
 //! wake somebody, start a spare, shut down).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -174,11 +175,15 @@ impl Registry {
     /// for idle before it runs.
     pub(crate) fn start_thread(&self, index: usize) -> std::io::Result<()> {
         let info = self.info(index);
-        let name = match &self.config.name {
-            Some(name) => catch_unwind(AssertUnwindSafe(|| name(info))).unwrap_or_else(|_| {
+        let named = self.config.name.as_ref().map(|name| catch_unwind(AssertUnwindSafe(|| name(info))));
+        let name = match named {
+            Some(Ok(name)) => name,
+            Some(Err(payload)) => {
+                // Nothing may unwind from here: we may be called out of a wait.
+                drop_quietly(payload);
                 self.warn_once("the thread name callback panicked: default names are used".into());
                 default_name(info)
-            }),
+            }
             None => default_name(info),
         };
         let node = &self.nodes[self.workers[index].node];
@@ -290,7 +295,8 @@ impl Registry {
 
     /// Queues a scope job of a thread that has no deque here.
     pub(crate) fn push_scope_job(&self, home: usize, job: Job) {
-        self.nodes[home].roots.push_stray(job);
+        self.spawned_outside.fetch_add(1, Ordering::Relaxed);
+        self.nodes[home].roots.scoped.push(job);
         if self.gate.closed_behind() {
             self.cancel_queued();
         } else {
@@ -336,8 +342,24 @@ impl Registry {
     /// Cancels every root job in the queues, and what can be cancelled of the strays: a scope's jobs run, since the scope
     /// waits for them, an install does not.
     pub(crate) fn cancel_queued(&self) {
-        (0..self.workers.len()).for_each(|index| self.cancel_inbox(index));
-        (0..self.nodes.len()).for_each(|node| self.cancel_node(node));
+        thread_local! {
+            /// The runtime whose queues this thread is emptying.
+            static EMPTIES: Cell<*const Registry> = const { Cell::new(std::ptr::null()) };
+        }
+        if std::ptr::eq(EMPTIES.get(), self) {
+            // What a job queues that we run or drop is found by the loop that runs it: no recursion.
+            return;
+        }
+        let outer = EMPTIES.replace(self);
+        loop {
+            (0..self.workers.len()).for_each(|index| self.cancel_inbox(index));
+            (0..self.nodes.len()).for_each(|node| self.cancel_node(node));
+            let left = self.nodes.iter().any(|node| node.roots.has_any());
+            if !left && !self.workers.iter().any(|worker| worker.inbox.has_job()) {
+                break;
+            }
+        }
+        EMPTIES.set(outer);
     }
 
     fn cancel_node(&self, node: usize) {
@@ -346,7 +368,7 @@ impl Registry {
             // SAFETY: taken out of the queue: JOB-ONCE.
             unsafe { taken.job.execute(Verb::Cancel) };
         }
-        while let Some(job) = roots.pop_stray(|_| true) {
+        while let Some(job) = roots.pop_stray(|_| true).or_else(|| roots.scoped.pop(|_| true)) {
             // SAFETY: as above.
             unsafe { job.execute(Verb::Cancel) };
         }

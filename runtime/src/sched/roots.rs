@@ -1,10 +1,10 @@
 //! A node's queue of root jobs, and when another node may take one.
 //!
-//! Three lists: root jobs that may leave in need, `strict` ones that never do, and *strays*: scope jobs that a waiting
-//! worker found on top of what it waits for and put here, since it may not run them.
+//! Root jobs that may leave in need, `strict` ones that never do, *strays* (jobs that a waiting worker found on top of what
+//! it waits for and put here, since it may not run them), and scope jobs of threads that have no deque.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_deque::{Injector, Steal};
@@ -12,12 +12,23 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::job::{Job, Verb};
+use super::scoped::ScopedJobs;
 
 /// A job out of a queue, with what its strand will need.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
     pub(crate) job: Job,
+    /// A strict root job. (What lies below one, its strand says.)
     pub(crate) strict: bool,
+    /// The node whose queue of root jobs it was in.
+    pub(crate) root_of: Option<usize>,
+}
+
+impl Taken {
+    /// A job out of a deque, an inbox, or the strays.
+    pub(crate) fn of(job: Job) -> Taken {
+        Taken { job, strict: false, root_of: None }
+    }
 }
 
 /// Stale entries from which on a sweep is considered: a few cache lines' worth.
@@ -28,11 +39,12 @@ pub(crate) struct RootQueue {
     free: Injector<Job>,
     strict: Injector<Job>,
     strays: Injector<Job>,
+    pub(crate) scoped: ScopedJobs,
     /// Free jobs that a sweep found alive: older than all in `free`.
     front: Mutex<VecDeque<Job>>,
     front_len: AtomicUsize,
-    /// Entries of tasks that their waiters have claimed and run, since the last sweep.
-    stale: AtomicUsize,
+    /// Entries in the two lists whose tasks their waiters have claimed.
+    stale: AtomicIsize,
     /// Jobs ever taken from `free`: tells a foreign observer whether the home gets on with it.
     popped: CachePadded<AtomicU64>,
 }
@@ -53,9 +65,10 @@ impl RootQueue {
             free: Injector::new(),
             strict: Injector::new(),
             strays: Injector::new(),
+            scoped: ScopedJobs::new(),
             front: Mutex::new(VecDeque::new()),
             front_len: AtomicUsize::new(0),
-            stale: AtomicUsize::new(0),
+            stale: AtomicIsize::new(0),
             popped: CachePadded::new(AtomicU64::new(0)),
         }
     }
@@ -78,11 +91,11 @@ impl RootQueue {
     pub(crate) fn pop_free(&self) -> Option<Taken> {
         let job = self.take_front().or_else(|| take(&self.free))?;
         self.popped.fetch_add(1, Ordering::Relaxed);
-        Some(Taken { job, strict: false })
+        Some(Taken::of(job))
     }
 
     fn pop_strict(&self) -> Option<Taken> {
-        take(&self.strict).map(|job| Taken { job, strict: true })
+        take(&self.strict).map(|job| Taken { strict: true, ..Taken::of(job) })
     }
 
     fn take_front(&self) -> Option<Job> {
@@ -99,12 +112,18 @@ impl RootQueue {
     /// joins for a long time would pile them up, so when they may be most of the queue it is swept. Amortised: each
     /// sweep looks at no more entries than twice what it removes, or so.
     pub(crate) fn note_stale(&self) {
-        let stale = self.stale.fetch_add(1, Ordering::Relaxed) + 1;
-        if stale >= SWEEP_AT && stale * 2 >= self.depth() {
-            self.stale.store(0, Ordering::Relaxed);
+        self.stale.fetch_add(1, Ordering::Relaxed);
+        let stale = self.stale();
+        if stale >= SWEEP_AT && stale * 2 >= self.entries() {
             self.sweep(&self.free, true);
             self.sweep(&self.strict, false);
         }
+    }
+
+    /// A stale entry was taken out.
+    pub(crate) fn note_gone(&self) {
+        // Whoever claimed the task may come to note it only after this: below zero for a moment.
+        self.stale.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Takes what is there now, lets go of what is stale, and keeps the order of the rest. `front`: the free list, whose
@@ -143,8 +162,9 @@ impl RootQueue {
         self.front_len.load(Ordering::Acquire) > 0 || !self.free.is_empty()
     }
 
+    /// Strays, or scope jobs of threads without a deque.
     pub(crate) fn has_strays(&self) -> bool {
-        !self.strays.is_empty()
+        !self.strays.is_empty() || !self.scoped.is_empty()
     }
 
     /// Anything at all for the node's own workers.
@@ -152,8 +172,17 @@ impl RootQueue {
         self.has_free() || !self.strict.is_empty() || self.has_strays()
     }
 
-    /// Root jobs waiting.
+    /// Jobs waiting, without the entries of those that their waiters have run.
     pub(crate) fn depth(&self) -> usize {
+        (self.entries() + self.scoped.len()).saturating_sub(self.stale())
+    }
+
+    fn stale(&self) -> usize {
+        self.stale.load(Ordering::Relaxed).max(0).cast_unsigned()
+    }
+
+    /// Root jobs' entries, stale ones too.
+    fn entries(&self) -> usize {
         self.front_len.load(Ordering::Acquire) + self.free.len() + self.strict.len()
     }
 }

@@ -36,10 +36,10 @@ impl Worker {
     /// One look everywhere. `look_again` is set if another node's root jobs may be taken after that time.
     pub(super) fn find(&self, look_again: &mut Option<Duration>) -> Option<Taken> {
         if let Some(job) = self.pop() {
-            return Some(taken(job));
+            return Some(Taken::of(job));
         }
         if let Some(job) = self.shared().inbox.pop() {
-            return Some(taken(job));
+            return Some(Taken::of(job));
         }
         let tick = self.tick.get().wrapping_add(1);
         self.tick.set(tick);
@@ -58,8 +58,7 @@ impl Worker {
 
     fn pop_root_at_home(&self, strict_first: bool) -> Option<Taken> {
         let root = self.node().roots.pop(strict_first)?;
-        self.shared().counters.roots.bump(self.node_index());
-        Some(root)
+        Some(Taken { root_of: Some(self.node_index()), ..root })
     }
 
     fn find_abroad(&self, look_again: &mut Option<Duration>) -> Option<Taken> {
@@ -89,8 +88,7 @@ impl Worker {
         match wait {
             Some(Duration::ZERO) => {
                 let root = there.roots.pop_free()?;
-                self.shared().counters.roots.bump(node);
-                Some(root)
+                Some(Taken { root_of: Some(node), ..root })
             }
             Some(wait) => {
                 let wait = clock.sleep_for(wait);
@@ -120,13 +118,18 @@ impl Worker {
 
     /// A stray of `node` that satisfies `wanted`.
     pub(super) fn stray_from(&self, node: usize, wanted: impl Fn(Job) -> bool) -> Option<Taken> {
-        let there = &self.registry.nodes[node];
-        if !there.roots.has_strays() {
+        let roots = &self.registry.nodes[node].roots;
+        if !roots.has_strays() {
             return None;
         }
-        let job = there.roots.pop_stray(|job| self.may_take(node, job.strand) && wanted(job))?;
-        self.shared().counters.stolen.bump(node);
-        Some(taken(job))
+        let wanted = |job: Job| self.may_take(node, job.strand) && wanted(job);
+        if let Some(job) = roots.pop_stray(wanted) {
+            // It came out of a worker's deque.
+            self.shared().counters.stolen.bump(node);
+            return Some(Taken::of(job));
+        }
+        let job = roots.scoped.pop(wanted)?;
+        Some(Taken { root_of: Some(node), ..Taken::of(job) })
     }
 
     /// Steals the oldest public job of a worker of `node`, from a random one on, those that share our L3 first.
@@ -155,7 +158,7 @@ impl Worker {
             for _ in 0..4 {
                 match victim.deque.steal_if(|strand| self.may_take(node, strand) && wanted(strand)) {
                     Steal::Job(job) => {
-                        stolen = Some(taken(job));
+                        stolen = Some(Taken::of(job));
                         return true;
                     }
                     Steal::Retry => std::hint::spin_loop(),
@@ -335,9 +338,4 @@ impl Worker {
         let node = self.node();
         node.roots.has_any() || node.slots().any(|index| self.registry.workers[index].deque.has_public())
     }
-}
-
-/// A job from a deque: whether it is strict, its strand says.
-fn taken(job: Job) -> Taken {
-    Taken { job, strict: false }
 }

@@ -20,11 +20,13 @@ pub(crate) struct Spares {
     started: AtomicUsize,
     /// Slots whose threads sit on the bench.
     bench: Mutex<Vec<usize>>,
+    /// Slots below `started` whose threads could not be started.
+    vacant: Mutex<Vec<usize>>,
 }
 
 impl Spares {
     pub(crate) fn new(slots: Range<usize>) -> Spares {
-        Spares { slots, started: AtomicUsize::new(0), bench: Mutex::new(Vec::new()) }
+        Spares { slots, started: AtomicUsize::new(0), bench: Mutex::new(Vec::new()), vacant: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn started(&self) -> usize {
@@ -33,6 +35,20 @@ impl Spares {
 
     pub(crate) fn started_slots(&self) -> Range<usize> {
         self.slots.start..self.slots.start + self.started()
+    }
+
+    /// A slot without a thread, the caller's to start one in.
+    fn take_slot(&self) -> Option<usize> {
+        let mut vacant = self.vacant.lock();
+        if let Some(slot) = vacant.pop() {
+            return Some(slot);
+        }
+        // Under the lock, so that two callers do not take one slot.
+        let started = self.started();
+        (started < self.slots.len()).then(|| {
+            self.started.store(started + 1, Ordering::Release);
+            self.slots.start + started
+        })
     }
 
     /// Shutdown: every spare comes off the bench.
@@ -47,22 +63,17 @@ impl Registry {
     /// Sends a spare of this node to work. False if there is none left.
     pub(crate) fn start_spare(&self, node: usize) -> bool {
         let spares = &self.nodes[node].spares;
-        let mut bench = spares.bench.lock();
-        if let Some(index) = bench.pop() {
-            drop(bench);
+        let benched = spares.bench.lock().pop();
+        if let Some(index) = benched {
             self.call_up(index);
             return true;
         }
-        // Under the bench's lock, so that two callers do not take one slot.
-        let started = spares.started();
-        if started == spares.slots.len() {
-            return false;
-        }
-        spares.started.store(started + 1, Ordering::Release);
-        match self.start_thread(spares.slots.start + started) {
+        let Some(slot) = spares.take_slot() else { return false };
+        // No lock is held: the name callback is the user's, and may come here again.
+        match self.start_thread(slot) {
             Ok(()) => true,
             Err(error) => {
-                spares.started.store(started, Ordering::Release);
+                spares.vacant.lock().push(slot);
                 self.warn_once(format!(
                     "a spare thread could not be started ({error}): work below waiting workers may be slow; raise the \
                      process's thread limit or lower the builder's stack_size"

@@ -187,13 +187,13 @@ impl Worker {
                 return Some(Found::Own(job));
             }
             if is_below(job, wait.id) {
-                return Some(Found::Strand(Taken { job, strict: false }));
+                return Some(Found::Strand(Taken::of(job)));
             }
             self.put_aside(job);
         }
         // A broadcast's call, addressed to this worker: nobody else can run it, and somebody waits for it.
         if let Some(job) = self.shared().inbox.pop() {
-            return Some(Found::Strand(Taken { job, strict: false }));
+            return Some(Found::Strand(Taken::of(job)));
         }
         let below = |strand: *const Strand| Strand::below(strand, wait.id);
         let mut found = None;

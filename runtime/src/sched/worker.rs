@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     /// Where `sleeper` points.
     sleep_cell: *const Sleeper,
     sleeper: Arc<Sleeper>,
+    /// Address in its stack below which it begins no task on top of another.
+    deep: usize,
     /// When it last published, by `clock::stamp`.
     last_publish: Cell<u64>,
     pub(super) tick: Cell<u32>,
@@ -49,6 +51,8 @@ impl Worker {
         // A slot has one thread in its life, so this is the first time.
         let _ = registry.workers[index].sleeper.set(sleeper.clone());
         let nodes = registry.nodes.len();
+        // The stack of a thread that is not ours may be small: 2 MiB is what `std::thread` gives.
+        let stack = if registry.config.use_current_thread && index == 0 { 1 << 20 } else { registry.config.stack_size };
         Worker {
             index,
             // SAFETY: `shared` lives as long as `registry`, which the worker holds and drops last; ONE-OWNER is the
@@ -57,6 +61,7 @@ impl Worker {
             strand: Cell::new(ptr::null()),
             sleep_cell: Arc::as_ptr(&sleeper),
             sleeper,
+            deep: here().saturating_sub(stack / 4 * 3),
             last_publish: Cell::new(0),
             tick: Cell::new(0),
             seed: Cell::new(0x9E37_79B9_7F4A_7C15 ^ ((index as u64 + 1) << 17)),
@@ -93,6 +98,11 @@ impl Worker {
 
     pub(super) fn is_spare(&self) -> bool {
         self.index >= self.registry.regular_workers()
+    }
+
+    /// Three quarters of its stack are used. The rest is for the task that runs.
+    pub(crate) fn is_deep(&self) -> bool {
+        here() < self.deep
     }
 
     #[inline(always)]
@@ -233,12 +243,15 @@ impl Worker {
             _ => Verb::Run,
         };
         // Before it runs: who is told that it is done finds it counted.
-        self.shared().counters.own.jobs.bump();
+        let counters = &self.shared().counters;
+        counters.own.jobs.bump();
+        taken.root_of.inspect(|&node| counters.roots.bump(node));
         let mut ran = false;
         // SAFETY: taken out of a queue by us: JOB-ONCE.
         self.as_strand(taken, || ran = unsafe { taken.job.execute(verb) });
         if !ran {
-            self.shared().counters.own.jobs.take_back();
+            counters.own.jobs.take_back();
+            taken.root_of.inspect(|&node| counters.roots.take_back(node));
         }
     }
 
@@ -262,6 +275,12 @@ impl Worker {
         // SAFETY: popped from our own deque: JOB-ONCE.
         _ = unsafe { job.execute(Verb::Run) };
     }
+}
+
+/// Where in its stack this thread is, about.
+fn here() -> usize {
+    let local = 0u8;
+    std::hint::black_box(&raw const local).addr()
 }
 
 /// Makes `worker` this thread's current one, or none. It stays where it is until another call takes it away.

@@ -98,13 +98,23 @@ impl Affinity {
         self.with(|inner| inner.strict = true)
     }
 
-    /// A name for statistics and debugging.
+    /// A name, for debugging today; the balancer's statistics will show it.
     pub fn named(self, name: impl Into<String>) -> Affinity {
         self.with(|inner| inner.name = Some(name.into().into()))
     }
 
     /// Joins a group. Without a home of its own it takes the group's.
+    ///
+    /// A group of another runtime has no say in this one: it is ignored, and the statistics' warnings say so.
     pub fn group(self, group: &Group) -> Affinity {
+        if !Arc::ptr_eq(&group.inner.registry, &self.inner.registry) {
+            self.inner.registry.warn_once(format!(
+                "an affinity was put into a group{} of another runtime, which has no effect: make the group with this \
+                 runtime's Handle::group",
+                group.name().map(|name| format!(" ({name})")).unwrap_or_default()
+            ));
+            return self;
+        }
         self.with(|inner| inner.group = Some(group.clone()))
     }
 
@@ -140,12 +150,7 @@ impl Affinity {
 
 impl AffinityInner {
     fn home_index(&self) -> usize {
-        let of_group = || {
-            let group = self.group.as_ref()?;
-            // A group of another runtime has no say in this one.
-            Arc::ptr_eq(&group.inner.registry, &self.registry).then_some(group.inner.home).flatten()
-        };
-        self.home.or_else(of_group).unwrap_or(self.creator)
+        self.home.or_else(|| self.group.as_ref()?.inner.home).unwrap_or(self.creator)
     }
 }
 
@@ -201,7 +206,7 @@ impl Group {
         Ok(self)
     }
 
-    /// A name for statistics and debugging.
+    /// A name, for debugging today; the balancer's statistics will show it.
     pub fn named(mut self, name: impl Into<String>) -> Group {
         Arc::make_mut(&mut self.inner).name = Some(name.into().into());
         self

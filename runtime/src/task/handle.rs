@@ -7,8 +7,6 @@ use std::mem::{self, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use numart_alloc::topology::NodeId;
-
 use super::spawn::{TaskHeader, Waiter, release};
 use crate::sched::gate::Phase;
 use crate::sched::job::{Job, Verb};
@@ -33,8 +31,6 @@ pub enum JoinError {
     /// All workers of the node wait, and no spare thread is left to run what they wait for. Raise the builder's
     /// `spare_threads`, or join fewer handles inside tasks. The task itself goes on, detached.
     WouldDeadlock,
-    /// Its affinity's home is no node of this runtime.
-    UnknownNode(NodeId),
 }
 
 impl JoinError {
@@ -76,9 +72,6 @@ impl fmt::Display for JoinError {
                 "every worker of the node waits and no spare thread is left to run what they wait for; raise \
                  Builder::spare_threads",
             ),
-            JoinError::UnknownNode(node) => {
-                write!(f, "node {node} has no workers in this runtime; Runtime::nodes lists those that have")
-            }
         }
     }
 }
@@ -167,8 +160,15 @@ impl<T> JoinHandle<T> {
         if header.state.is_done() {
             return Ok(());
         }
+        match Worker::here() {
+            Some(worker) if !worker.is_in_strand() => worker.rooted(|| self.wait_on(Some(worker))),
+            worker => self.wait_on(worker),
+        }
+    }
+
+    fn wait_on(&self, worker: Option<&Worker>) -> Result<(), JoinError> {
+        let header = self.header();
         let id = WaitId::of(&header.job);
-        let worker = Worker::here();
         if let Some(worker) = worker {
             if Strand::below_from_inside(worker.strand(), id) {
                 return Err(JoinError::Own);
@@ -209,7 +209,8 @@ impl<T> JoinHandle<T> {
     fn claim_for(&self, worker: &Worker) {
         let header = self.header();
         let same = std::ptr::eq(&*worker.registry, &*header.registry);
-        if !same || (header.strict && header.home != worker.node_index()) || !header.state.claim() {
+        // A chain of tasks that each join the next goes on in another stack.
+        if !same || worker.is_deep() || (header.strict && header.home != worker.node_index()) || !header.state.claim() {
             return;
         }
         let job = Job { header: self.task.as_ptr().cast_const().cast(), strand: std::ptr::null() };
@@ -217,13 +218,15 @@ impl<T> JoinHandle<T> {
             Phase::Cancelling | Phase::Terminated => Verb::Cancel,
             _ => Verb::Run,
         };
-        worker.shared().counters.own.jobs.bump();
-        worker.as_strand(Taken { job, strict: header.strict }, || {
+        // Its queue entry is stale now.
+        header.registry.nodes[header.home].roots.note_stale();
+        let counters = &worker.shared().counters;
+        counters.own.jobs.bump();
+        counters.roots.bump(header.home);
+        worker.as_strand(Taken { strict: header.strict, ..Taken::of(job) }, || {
             // SAFETY: claimed by us; the handle's reference is held.
             unsafe { (header.vtable.run_claimed)(self.task, verb) };
         });
-        // Its queue entry is stale now.
-        header.registry.nodes[header.home].roots.note_stale();
     }
 
     fn into_output(self) -> Result<T, JoinError> {

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_deque::{Injector, Steal};
 
-use crate::runtime::{current_registry, global_registry};
+use crate::runtime::{current_registry, global_registry, panic_if_shut_down};
 use crate::sched::job::{Job, JobHeader, Verb};
 use crate::sched::latch::Latch;
 use crate::sched::registry::{Registry, drop_quietly};
@@ -135,6 +135,21 @@ fn open<T, R>(
     if let Some(worker) = worker.filter(|worker| !worker.is_in_strand()) {
         return worker.rooted(|| open(registry, make, base_of, body));
     }
+    if Worker::current_of(&registry).is_none() {
+        let keep = registry.clone();
+        return panic_if_shut_down(keep.hold_open(|| open_here(registry, worker, sleeper, make, base_of, body)));
+    }
+    open_here(registry, worker, sleeper, make, base_of, body)
+}
+
+fn open_here<T, R>(
+    registry: Arc<Registry>,
+    worker: Option<&Worker>,
+    sleeper: Arc<Sleeper>,
+    make: impl FnOnce(Base) -> T,
+    base_of: impl FnOnce(&T) -> &Base,
+    body: impl FnOnce(&T) -> R,
+) -> R {
     let parent = worker.map_or(std::ptr::null(), Worker::strand);
     let mark = Worker::current_of(&registry).map_or(0, Worker::mark);
     let on_worker = worker.map_or(std::ptr::null(), Worker::sleeper);
@@ -222,8 +237,8 @@ impl<'scope> Scope<'scope> {
 /// A scope whose jobs, spawned from one worker, start in the order of their spawning: see [`scope_fifo`].
 pub struct ScopeFifo<'scope> {
     base: Base,
-    /// One line per worker slot, and a last one for everybody else.
-    lines: Box<[Line]>,
+    /// One line per worker slot, and a last one for everybody else; made when first used, for most never are.
+    lines: Box<[OnceLock<Box<Line>>]>,
     marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
@@ -258,7 +273,7 @@ impl Line {
 
 impl<'scope> ScopeFifo<'scope> {
     fn new(base: Base) -> Self {
-        let lines = (0..=base.registry.workers.len()).map(|_| Line::new()).collect();
+        let lines = (0..=base.registry.workers.len()).map(|_| OnceLock::new()).collect();
         ScopeFifo { base, lines, marker: PhantomData }
     }
 
@@ -275,9 +290,9 @@ impl<'scope> ScopeFifo<'scope> {
             unsafe { Base::execute(&raw const (*this).base, || body(&*this)) };
         });
         let index = Worker::current_of(&self.base.registry).map_or(self.lines.len() - 1, |worker| worker.index);
-        let line = &self.lines[index];
+        let line = self.lines[index].get_or_init(|| Box::new(Line::new()));
         line.jobs.push(Job { header, strand: self.base.strand });
-        self.base.push(Job { header: &line.header, strand: self.base.strand });
+        self.base.push(Job { header: &raw const line.header, strand: self.base.strand });
     }
 }
 

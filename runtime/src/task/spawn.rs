@@ -122,6 +122,7 @@ where
             if state.is_queued() {
                 return false;
             }
+            Self::note_gone(task);
             // SAFETY: the queue's reference, given up here.
             unsafe { release(task) };
             return true;
@@ -130,10 +131,19 @@ where
         if claimed {
             // SAFETY: claimed by us.
             unsafe { Self::run_claimed(task, verb) };
+        } else {
+            Self::note_gone(task);
         }
         // SAFETY: the queue's reference, given up here. (Its waiter may have claimed the task meanwhile.)
         unsafe { release(task) };
         claimed
+    }
+
+    /// The entry of a task that was claimed by its waiter left the queue. The caller holds a reference.
+    fn note_gone(task: NonNull<TaskHeader>) {
+        // SAFETY: a reference is held.
+        let header = unsafe { task.as_ref() };
+        header.registry.nodes[header.home].roots.note_gone();
     }
 
     /// # Safety
