@@ -18,14 +18,21 @@ fn leaves(count: usize) {
     }
 }
 
-/// 2W leaves on W workers: two rounds, plus 20 %.
-fn in_two_naps(name: &str, runtime: &Runtime, work: impl FnOnce() + Send) {
-    let begin = Instant::now();
-    runtime.install(work);
-    let took = begin.elapsed();
-    assert!(took >= 2 * NAP, "{name}: {took:?}");
-    assert!(took <= 2 * NAP * 12 / 10 * slowdown() as u32, "{name} took {took:?}: some leaf was hidden");
-    println!("{name}: {took:?}");
+/// 2W leaves on W workers: two rounds, plus 20 %. If the machine was busy with something else, the median of three tries.
+fn in_two_naps(name: &str, runtime: &Runtime, work: impl Fn() + Send + Sync) {
+    let limit = 2 * NAP * 12 / 10 * slowdown() as u32;
+    let once = || {
+        let begin = Instant::now();
+        runtime.install(&work);
+        let took = begin.elapsed();
+        assert!(took >= 2 * NAP, "{name}: {took:?}");
+        println!("{name}: {took:?}");
+        took
+    };
+    if once() > limit {
+        let tries = [once(), once()];
+        assert!(tries.iter().all(|&took| took <= limit), "{name} took {tries:?}: some leaf was hidden");
+    }
 }
 
 /// One test, so that no other shares the CPUs.

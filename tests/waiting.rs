@@ -398,6 +398,34 @@ fn spares_are_bounded() {
     until(|| runtime.stats().nodes[0].queue_depth == 0);
 }
 
+/// More tasks than threads wait for another runtime, whose tasks are slow: that is no deadlock.
+#[test]
+fn more_waits_for_another_runtime_than_there_are_threads() {
+    let _dog = watchdog();
+    for spares in [0, 1, 64] {
+        let runtime = mock("1x1").spare_threads(spares).build().unwrap();
+        let other = pool(1);
+        let there = other.handle().clone();
+        runtime.install(|| {
+            scope(|s| {
+                for _ in 0..100 {
+                    s.spawn(|_| {
+                        let slow = there.spawn(|| std::thread::sleep(std::time::Duration::from_millis(2)));
+                        slow.join().unwrap();
+                    });
+                }
+            });
+        });
+        let slow = |runtime: &Runtime| {
+            let there = there.clone();
+            runtime
+                .spawn(move || there.spawn(|| std::thread::sleep(std::time::Duration::from_millis(2))).join().unwrap())
+        };
+        let waits: Vec<_> = (0..100).map(|_| slow(&runtime)).collect();
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
+    }
+}
+
 /// Each task joins the next, which nobody has started: they run on top of each other as far as a stack goes, and then on
 /// another.
 #[test]

@@ -273,6 +273,16 @@ impl Registry {
         self.workers[index].sleeper.get().map_or(std::ptr::null(), Arc::as_ptr)
     }
 
+    /// Jobs that have begun so far, on all workers.
+    pub(crate) fn jobs_begun(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.counters.own.jobs.get()).fold(0, u64::wrapping_add)
+    }
+
+    /// All threads of the node wait, and there is none to stand in.
+    pub(crate) fn stands_still(&self, node: usize) -> bool {
+        self.nodes[node].sleep.is_deserted() && self.nodes[node].spares.are_used_up()
+    }
+
     // ---- root jobs ---------------------------------------------------------------------------------------------
 
     /// Queues a root job at `node`. `Err` gives it back: the runtime is shut down.

@@ -232,14 +232,16 @@ impl Worker {
         self.force_any(&|_| true)
     }
 
-    /// Last resort: forces a split on a worker that does not look up, and steals from it. `who` looks at the strand the
-    /// victim works on.
+    /// Last resort: forces a split on a worker that does not look up, and steals what that made public. `who` looks at the
+    /// strand the victim works on, and at the strand of the job before it is taken: a waiter must not carry off strangers'
+    /// jobs, which it may not run.
     pub(super) fn force_any(&self, who: &dyn Fn(*const Strand) -> bool) -> Option<Taken> {
         if !self.registry.can_force() {
             return None;
         }
         let mut found = None;
         self.each_node(|node| {
+            let mut forced = false;
             self.visit(node, |victim| {
                 if !self.hides(victim) || !who(victim.strand.load(Ordering::Acquire).cast_const()) {
                     return false;
@@ -248,6 +250,7 @@ impl Worker {
                     Ok(0) => false,
                     Ok(_) => {
                         self.shared().counters.own.forced.bump();
+                        forced = true;
                         true
                     }
                     Err(_) => {
@@ -256,7 +259,9 @@ impl Worker {
                     }
                 }
             });
-            found = self.steal_from(node, &|_| true);
+            if forced {
+                found = self.steal_from(node, who);
+            }
             found.is_some()
         });
         found

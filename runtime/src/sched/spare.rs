@@ -37,6 +37,12 @@ impl Spares {
         self.slots.start..self.slots.start + self.started()
     }
 
+    /// None is on the bench, and none can be started (the last time it was tried).
+    pub(crate) fn are_used_up(&self) -> bool {
+        let none_to_start = self.started() == self.slots.len() || !self.vacant.lock().is_empty();
+        none_to_start && self.bench.lock().is_empty()
+    }
+
     /// A slot without a thread, the caller's to start one in.
     fn take_slot(&self) -> Option<usize> {
         let mut vacant = self.vacant.lock();

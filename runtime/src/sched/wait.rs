@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::clock::{COARSE, stamp};
+use super::clock::{COARSE, nanos, stamp};
 use super::config::Waiting;
 use super::job::Job;
 use super::latch::Latch;
@@ -17,12 +17,13 @@ use super::waking::Then;
 use super::worker::Worker;
 
 /// What a waiter does when it would park, the node has runnable jobs, nobody is awake, and no spare is left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtBound {
+#[derive(Clone, Copy)]
+pub(crate) enum AtBound<'a> {
     /// Run anything: for `join` and `scope`, which cannot return early.
     RunAnything,
-    /// Give up: for handles.
-    GiveUp,
+    /// Give up, after [`PATIENCE`] if this says that what is waited for lies in the queue of a node that stands still, else
+    /// after [`LONG_PATIENCE`]: for handles.
+    GiveUp(&'a dyn Fn() -> bool),
 }
 
 /// [`AtBound::GiveUp`] happened.
@@ -37,7 +38,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) base: usize,
     /// The scope's record: its jobs run on this strand. Null for waits that have no jobs of their own.
     pub(crate) own: *const Strand,
-    pub(crate) at_bound: AtBound,
+    pub(crate) at_bound: AtBound<'a>,
 }
 
 enum Found {
@@ -53,6 +54,12 @@ const FIRST_NAP: Duration = Duration::from_micros(100);
 const LONGEST_NAP: Duration = Duration::from_millis(5);
 /// From this nap on (the third) it calls a spare if something is runnable and the node has fewer awake than workers.
 const STAND_IN: Duration = Duration::from_micros(400);
+/// Nothing must have begun on this runtime for so long before a wait is given up: others' waits, for work elsewhere, may
+/// end and free a thread meanwhile.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// As [`PATIENCE`], where another node or runtime runs or will run what is waited for. Most likely the wait ends by itself;
+/// but it may depend, in a way that we cannot see, on a job that is queued here.
+const LONG_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Worker {
     /// Waits for the latch by the waiting rule.
@@ -61,6 +68,7 @@ impl Worker {
         let mut nap = FIRST_NAP;
         // Somebody published a job and woke us for it, and nobody else.
         let mut asked = false;
+        let mut hopeless = Hopeless::default();
         'busy: loop {
             // Since when it has found nothing: a clock is not looked at between two jobs.
             let mut since = 0;
@@ -88,7 +96,7 @@ impl Worker {
                 }
             }
             if let Some(taken) = self.force_any(&|strand| any || Strand::below(strand, wait.id)) {
-                self.keep_or_give(taken, wait, any);
+                self.run(taken);
                 continue;
             }
             self.publish_all();
@@ -107,26 +115,27 @@ impl Worker {
                     self.pass_on(self.sleep_cell().end_wait());
                     return Ok(());
                 }
-                let covered = self.park_in_wait(nap);
+                let covered = self.park_in_wait(nap, wait.at_bound);
                 let set = wait.latch.wake_up();
                 asked = self.sleep_cell().end_wait();
                 if set {
                     self.pass_on(asked);
                     return Ok(());
                 }
-                if !covered {
-                    match wait.at_bound {
-                        AtBound::GiveUp => {
+                match wait.at_bound {
+                    _ if covered => hopeless = Hopeless::default(),
+                    AtBound::RunAnything => {
+                        self.shared().counters.own.waits_at_bound.bump();
+                        any = true;
+                    }
+                    AtBound::GiveUp(stands_still) => {
+                        if hopeless.for_too_long(self.registry.jobs_begun(), stands_still) {
                             self.pass_on(asked);
                             return Err(WouldDeadlock);
                         }
-                        AtBound::RunAnything => {
-                            self.shared().counters.own.waits_at_bound.bump();
-                            any = true;
-                        }
                     }
                 }
-                if asked || !covered {
+                if asked || any && !covered {
                     nap = FIRST_NAP;
                     continue 'busy;
                 }
@@ -139,8 +148,9 @@ impl Worker {
         }
     }
 
-    /// Parks for one nap. False if the node is left with runnable jobs, nobody awake and no spare to call.
-    fn park_in_wait(&self, nap: Duration) -> bool {
+    /// Parks for one nap. False if the node is left with runnable jobs, nobody awake and no spare to call; a wait that may
+    /// run anything then does not park.
+    fn park_in_wait(&self, nap: Duration, at_bound: AtBound<'_>) -> bool {
         let sleep = &self.node().sleep;
         self.shared().counters.own.waits_parked.bump();
         sleep.sub_awake();
@@ -153,7 +163,7 @@ impl Worker {
         if stuck || (short && (self.runnable_here() || self.has_work_for_idle())) {
             covered = self.registry.start_spare(self.node_index()) || !stuck;
         }
-        if covered {
+        if covered || !matches!(at_bound, AtBound::RunAnything) {
             self.sleep_cell().park(Some(nap));
         }
         sleep.add_awake();
@@ -212,15 +222,6 @@ impl Worker {
         self.registry.wake_for_root(self.node_index(), Strand::is_strict(job.strand), Then::RunsOn);
     }
 
-    /// A forced split gave us a job: ours if it is below the wait.
-    fn keep_or_give(&self, taken: Taken, wait: &Wait<'_>, any: bool) {
-        if any || is_below(taken.job, wait.id) {
-            self.run(taken);
-        } else {
-            self.put_aside(taken.job);
-        }
-    }
-
     /// Tells those who work below our wait that we would help.
     fn ask_helpees(&self, id: WaitId) {
         self.each_node(|node| {
@@ -233,6 +234,25 @@ impl Worker {
             });
             false
         });
+    }
+}
+
+/// Since when a wait at the bound saw nothing begin, and how many jobs had begun then.
+#[derive(Default)]
+struct Hopeless(Option<(u64, u64)>);
+
+impl Hopeless {
+    fn for_too_long(&mut self, begun: u64, stands_still: &dyn Fn() -> bool) -> bool {
+        match self.0 {
+            Some((since, before)) if before == begun => {
+                let patience = if stands_still() { PATIENCE } else { LONG_PATIENCE };
+                u128::from(nanos() - since) > patience.as_nanos()
+            }
+            _ => {
+                self.0 = Some((nanos(), begun));
+                false
+            }
+        }
     }
 }
 

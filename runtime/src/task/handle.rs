@@ -28,8 +28,9 @@ pub enum JoinError {
     /// A task tried to join its own handle, or a job below it did: that can never end. Return the handle to a caller, or
     /// join it elsewhere.
     Own,
-    /// All workers of the node wait, and no spare thread is left to run what they wait for. Raise the builder's
-    /// `spare_threads`, or join fewer handles inside tasks. The task itself goes on, detached.
+    /// All threads of the node wait, no spare is left, jobs are queued there, and none has begun in the runtime for 100 ms,
+    /// or for 5 s if the task itself runs or is queued elsewhere. Raise the builder's `spare_threads`, or join fewer handles
+    /// inside tasks. The task itself goes on, detached.
     WouldDeadlock,
 }
 
@@ -191,7 +192,9 @@ impl<T> JoinHandle<T> {
             wait_outside(&latch);
             return Ok(());
         };
-        let wait = Wait { latch: &latch, id, base: usize::MAX, own: std::ptr::null(), at_bound: AtBound::GiveUp };
+        let hopeless = || header.state.is_queued() && header.registry.stands_still(header.home);
+        let at_bound = AtBound::GiveUp(&hopeless);
+        let wait = Wait { latch: &latch, id, base: usize::MAX, own: std::ptr::null(), at_bound };
         if worker.wait(&wait).is_ok() {
             return Ok(());
         }
