@@ -10,7 +10,6 @@ use std::ptr;
 use super::gate::Phase;
 use super::registry::Registry;
 use super::worker::Worker;
-use crate::task::handle::JoinError;
 
 /// One open scope of this thread, and the one it was opened in. Lives in the frame of [`Registry::hold_open`].
 struct Open {
@@ -35,10 +34,11 @@ impl Drop for Close<'_> {
 
 impl Registry {
     /// Calls `body`, on a thread that is no worker of this runtime, and keeps the runtime from ending before it returns.
+    /// `None`: the runtime is closed, `body` was not called.
     ///
     /// Who gets in: anybody while the runtime is open, and later whoever keeps it from ending already. The order is the
     /// gate's: we count ourselves and then look at the phase; who closes it moves the phase and then looks at the count.
-    pub(crate) fn hold_open<R>(&self, body: impl FnOnce() -> R) -> Result<R, JoinError> {
+    pub(crate) fn hold_open<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         let inside = self.is_held_open_here()
             || Worker::current().is_some_and(|worker| self.waiting_ancestor(worker.strand()).is_some());
         self.add_working();
@@ -47,9 +47,9 @@ impl Registry {
         let _close = Close(self, open.outer);
         let phase = self.gate.phase();
         if phase != Phase::Open && !(inside && phase != Phase::Terminated) {
-            return Err(JoinError::Shutdown);
+            return None;
         }
-        Ok(body())
+        Some(body())
     }
 
     /// Has this thread a scope of this runtime open?

@@ -16,6 +16,7 @@ use crate::sched::sleep::{Sleeper, current_sleeper};
 use crate::sched::strand::{Strand, StrandGuard, WaitId};
 use crate::sched::wait::{AtBound, Wait, wait_outside};
 use crate::sched::worker::Worker;
+use crate::task::handle::JoinError;
 
 /// What both kinds of scope are made of. Lies in the frame of the call that opened it.
 struct Base {
@@ -137,7 +138,8 @@ fn open<T, R>(
     }
     if Worker::current_of(&registry).is_none() {
         let keep = registry.clone();
-        return panic_if_shut_down(keep.hold_open(|| open_here(registry, worker, sleeper, make, base_of, body)));
+        let result = keep.hold_open(|| open_here(registry, worker, sleeper, make, base_of, body));
+        return panic_if_shut_down(result.ok_or(JoinError::Shutdown));
     }
     open_here(registry, worker, sleeper, make, base_of, body)
 }
@@ -218,7 +220,7 @@ impl<'scope> Scope<'scope> {
     /// Adds a job. It may run on any worker, before or after this call returns, and is done when the scope returns. It
     /// may spawn more into the same scope.
     ///
-    /// A panic in it is rethrown by the scope, once everything is done. Costs one allocation and some 20 ns.
+    /// A panic in it is rethrown by the scope, once everything is done. Costs one allocation, some 75 ns in all.
     pub fn spawn<F>(&self, body: F)
     where
         F: FnOnce(&Scope<'scope>) + Send + 'scope,
