@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -313,9 +314,11 @@ fn race(handle: &Handle, drops: &Drops, start: &Event, thread: usize) {
             let ok = handle.try_install(task).map(drop).is_ok();
             assert_eq!(ran.load(Ordering::SeqCst), usize::from(ok));
         } else if thread == 2 && i % 5 == 0 {
-            // A scope's jobs run, whatever comes.
-            handle.in_place_scope(|s| s.spawn(|_| _ = task()));
-            assert_eq!(ran.load(Ordering::SeqCst), 1);
+            // A scope is refused before its body, or its jobs run, whatever comes.
+            let scope = || handle.in_place_scope(|s| s.spawn(|_| _ = task()));
+            let ok = catch_unwind(AssertUnwindSafe(scope)).is_ok();
+            assert!(ok || handle.is_shut_down());
+            assert_eq!(ran.load(Ordering::SeqCst), usize::from(ok));
         } else {
             spawned.push((handle.spawn(task), ran));
         }
