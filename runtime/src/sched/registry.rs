@@ -430,7 +430,7 @@ impl Registry {
         self.cancel_inbox(index);
         let node = &self.nodes[shared.node];
         node.sleep.sub_awake();
-        let stranded = node.sleep.awake() == 0 && node.roots.has_any() && !self.start_spare(shared.node);
+        let stranded = node.sleep.awake() == 0 && node.roots.has_any() && !self.start_spare(shared.node, 1);
         if stranded && self.nobody_left(shared.node) {
             self.bury(shared.node);
         }

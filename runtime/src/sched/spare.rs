@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::gate::Phase;
-use super::registry::Registry;
+use super::registry::{Node, Registry};
 use super::waking::Then;
 use super::worker::Worker;
 
@@ -60,21 +60,34 @@ impl Spares {
     /// Shutdown: every spare comes off the bench.
     pub(super) fn wake_all(&self, registry: &Registry) {
         for index in std::mem::take(&mut *self.bench.lock()) {
-            registry.call_up(index);
+            registry.nodes[registry.workers[index].node].sleep.add_awake();
+            registry.unpark(index, Then::RunsOn);
         }
     }
 }
 
 impl Registry {
-    /// Sends a spare of this node to work. False if there is none left.
-    pub(crate) fn start_spare(&self, node: usize) -> bool {
-        let spares = &self.nodes[node].spares;
-        let benched = spares.bench.lock().pop();
-        if let Some(index) = benched {
-            self.call_up(index);
+    /// Sends a spare of this node to work, unless so many threads are awake there by now. False if there is none left.
+    ///
+    /// Many waiters may find the node short of threads at one moment. The first one's spare is for all of them.
+    pub(crate) fn start_spare(&self, node: usize, enough: usize) -> bool {
+        let Node { spares, sleep, .. } = &self.nodes[node];
+        let mut bench = spares.bench.lock();
+        if sleep.awake() >= enough {
             return true;
         }
-        let Some(slot) = spares.take_slot() else { return false };
+        if let Some(index) = bench.pop() {
+            // Counted with the bench locked: who looks next sees it.
+            sleep.add_awake();
+            drop(bench);
+            self.unpark(index, Then::RunsOn);
+            return true;
+        }
+        drop(bench);
+        let Some(slot) = spares.take_slot() else {
+            // The last ones may just have been sent.
+            return sleep.awake() >= enough;
+        };
         // No lock is held: the name callback is the user's, and may come here again.
         match self.start_thread(slot) {
             Ok(()) => true,
@@ -87,12 +100,6 @@ impl Registry {
                 false
             }
         }
-    }
-
-    fn call_up(&self, index: usize) {
-        let shared = &self.workers[index];
-        self.nodes[shared.node].sleep.add_awake();
-        self.unpark(index, Then::RunsOn);
     }
 
     /// True for as long as nobody has called this spare up.

@@ -161,7 +161,8 @@ impl Worker {
         let mut covered = true;
         // Another node's work counts too: its workers may all be busy, and this one's CPU is free.
         if stuck || (short && (self.runnable_here() || self.has_work_for_idle())) {
-            covered = self.registry.start_spare(self.node_index()) || !stuck;
+            let enough = if stuck { 1 } else { self.node().regular.len() };
+            covered = self.registry.start_spare(self.node_index(), enough) || !stuck;
         }
         if covered || !matches!(at_bound, AtBound::RunAnything) {
             self.sleep_cell().park(Some(nap));

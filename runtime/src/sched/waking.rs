@@ -20,7 +20,7 @@ impl Registry {
         }
         if self.nodes[home].sleep.is_deserted() {
             // Everybody at home is parked in a wait, or gone.
-            if !self.start_spare(home) && self.nobody_left(home) {
+            if !self.start_spare(home, 1) && self.nobody_left(home) {
                 self.bury(home);
             }
             return;
