@@ -14,5 +14,8 @@
 //! # Ok::<(), numart_alloc::topology::TopologyError>(())
 //! ```
 
+mod node_box;
 pub mod sys;
 pub mod topology;
+
+pub use node_box::NodeBox;

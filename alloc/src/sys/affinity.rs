@@ -89,7 +89,17 @@ pub fn set_thread_affinity(thread: ThreadId, cpus: &CpuSet) -> Result<(), SysErr
 /// }
 /// ```
 pub fn current_thread_affinity() -> Result<CpuSet, SysError> {
-    imp::get()
+    imp::get(0)
+}
+
+/// The CPUs another thread of this process may run on. The caller must know
+/// that it is alive, as for [`set_thread_affinity`].
+///
+/// # Errors
+///
+/// As [`current_thread_affinity`]; and if there is no such thread.
+pub fn thread_affinity(thread: ThreadId) -> Result<CpuSet, SysError> {
+    imp::get(thread.0)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -130,19 +140,20 @@ mod imp {
         if r == 0 { Ok(()) } else { Err(SysError::last("sched_setaffinity")) }
     }
 
-    pub(super) fn get() -> Result<CpuSet, SysError> {
-        get_from(FIRST_BITS)
+    pub(super) fn get(thread: i32) -> Result<CpuSet, SysError> {
+        get_from(thread, FIRST_BITS)
     }
 
     /// Starts with a mask of `bits` and doubles it while the kernel finds it
     /// too small, which it says with EINVAL.
-    pub(super) fn get_from(mut bits: usize) -> Result<CpuSet, SysError> {
+    pub(super) fn get_from(thread: i32, mut bits: usize) -> Result<CpuSet, SysError> {
         loop {
             let mut mask = vec![0 as Word; bits.next_multiple_of(64) / WORD_BITS];
             // SAFETY: the pointer and the size in bytes describe `mask`, which
             // nobody else sees during the call; the kernel writes at most that
-            // many bytes. Thread id 0 is the calling thread.
-            let r = unsafe { libc::sched_getaffinity(0, size_of_val(&mask[..]), mask.as_mut_ptr().cast()) };
+            // many bytes. Thread id 0 is the calling thread; any other is
+            // only a number to the kernel.
+            let r = unsafe { libc::sched_getaffinity(thread, size_of_val(&mask[..]), mask.as_mut_ptr().cast()) };
             if r == 0 {
                 return Ok(bits_of(&mask));
             }
@@ -173,7 +184,7 @@ mod imp {
         Err(SysError::unsupported("sched_setaffinity"))
     }
 
-    pub(super) fn get() -> Result<CpuSet, SysError> {
+    pub(super) fn get(_: i32) -> Result<CpuSet, SysError> {
         Err(SysError::unsupported("sched_getaffinity"))
     }
 }
@@ -219,7 +230,7 @@ mod tests {
     #[test]
     fn a_mask_that_is_too_small_grows() {
         // Whatever the kernel is built for, growing must end at the same set.
-        assert_eq!(imp::get_from(1), current_thread_affinity());
-        assert_eq!(imp::get_from(8192), current_thread_affinity());
+        assert_eq!(imp::get_from(0, 1), current_thread_affinity());
+        assert_eq!(imp::get_from(0, 8192), current_thread_affinity());
     }
 }

@@ -10,9 +10,12 @@ mod affinity;
 mod cpu;
 mod error;
 pub mod membarrier;
+mod memory;
 
 pub use affinity::{
     ThreadId, current_thread_affinity, current_thread_id, set_current_thread_affinity, set_thread_affinity,
+    thread_affinity,
 };
 pub use cpu::current_cpu;
 pub use error::SysError;
+pub use memory::{Pages, current_stack, prefer_node};

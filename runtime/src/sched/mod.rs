@@ -3,8 +3,8 @@
 //! Bottom-up, each only using those before it:
 //! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` and `scoped` (a node's queue),
 //! `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
-//! `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal
-//! order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
+//! `own_memory` (a worker's memory on its node), `keeper` (workers follow a changed cpuset), `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and
+//! how it runs a job), `search` (steal order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
 //! that became a worker).
 
 pub(crate) mod deque;
@@ -27,7 +27,11 @@ mod idle;
 #[cfg(not(loom))]
 pub(crate) mod inbox;
 #[cfg(not(loom))]
+mod keeper;
+#[cfg(not(loom))]
 mod outside;
+#[cfg(not(loom))]
+mod own_memory;
 #[cfg(not(loom))]
 pub(crate) mod registry;
 #[cfg(not(loom))]

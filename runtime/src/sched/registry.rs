@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use numart_alloc::sys;
 use numart_alloc::topology::NodeId;
+use numart_alloc::{NodeBox, sys};
 use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
@@ -18,6 +18,8 @@ use super::deque::SplitDeque;
 use super::gate::{Gate, Phase, Working};
 use super::inbox::Inbox;
 use super::job::{Job, Verb};
+use super::keeper;
+use super::own_memory;
 use super::roots::RootQueue;
 use super::sleep::{NodeSleep, Sleeper};
 use super::spare::Spares;
@@ -52,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) regular: std::ops::Range<usize>,
     /// All nodes but this one, nearest first.
     pub(crate) others: Vec<usize>,
+    /// How far each node is, by index.
+    pub(super) distances: Vec<u32>,
 }
 
 impl Node {
@@ -66,7 +70,8 @@ pub(crate) struct Registry {
     this: Weak<Registry>,
     pub(crate) config: Config,
     pub(crate) nodes: Box<[Node]>,
-    pub(crate) workers: Box<[WorkerShared]>,
+    /// Each in pages of its own node: its worker writes there all the time.
+    pub(crate) workers: Box<[NodeBox<WorkerShared>]>,
     pub(crate) gate: Gate,
     /// Thieves may force splits: membarrier is there. If not, every push is published.
     can_force: AtomicBool,
@@ -104,12 +109,11 @@ impl Registry {
         let total: usize = config.nodes.iter().map(|node| node.workers).sum();
         let mut nodes = Vec::with_capacity(node_count);
         for (index, node) in config.nodes.iter().enumerate() {
+            let distance = |other: usize| config.topology.distance(node.id, config.nodes[other].id).unwrap_or(20);
+            let distances: Vec<u32> = (0..node_count).map(distance).collect();
             let mut others: Vec<usize> = (0..node_count).filter(|&other| other != index).collect();
             // Stable sort: among equals the next higher index first, so that not all nodes prefer node 0.
-            others.sort_by_key(|&other| {
-                let distance = config.topology.distance(node.id, config.nodes[other].id).unwrap_or(20);
-                (distance, (other + node_count - index) % node_count)
-            });
+            others.sort_by_key(|&other| (distances[other], (other + node_count - index) % node_count));
             let spares = total + index * config.spare_threads;
             nodes.push(Node {
                 id: node.id,
@@ -118,10 +122,11 @@ impl Registry {
                 spares: Spares::new(spares..spares + config.spare_threads),
                 regular: first..first + node.workers,
                 others,
+                distances,
             });
             first += node.workers;
         }
-        let slot = |node: usize| WorkerShared {
+        let shared = |node: usize| WorkerShared {
             deque: SplitDeque::new(),
             inbox: Inbox::new(),
             sleeper: OnceLock::new(),
@@ -130,6 +135,17 @@ impl Registry {
             l3: AtomicU32::new(u32::MAX),
             node,
             counters: WorkerCounters::new(node_count),
+        };
+        let places: Vec<Option<NodeId>> = config.nodes.iter().map(|node| own_memory::node_for(&config, node.id)).collect();
+        let mut slot = |node: usize| {
+            let (slot, denied) = NodeBox::new(shared(node), places[node]);
+            if let Some(error) = denied {
+                let text = own_memory::denied(&error);
+                if !warnings.contains(&text) {
+                    warnings.push(text);
+                }
+            }
+            slot
         };
         for (index, node) in config.nodes.iter().enumerate() {
             workers.extend((0..node.workers).map(|_| slot(index)));
@@ -164,6 +180,10 @@ impl Registry {
             spawned_outside: AtomicUsize::new(0),
             node_of_cpu,
         })
+    }
+
+    pub(super) fn weak(&self) -> Weak<Registry> {
+        self.this.clone()
     }
 
     /// This registry's own reference. `None` only while it is being dropped.
@@ -265,7 +285,15 @@ impl Registry {
         }
     }
 
+    /// Replaces what was said before by what holds now.
+    pub(super) fn change_warning(&self, before: Option<&str>, now: Option<&str>) {
+        let mut warnings = self.warnings.lock();
+        warnings.retain(|text| Some(text.as_str()) != before);
+        warnings.extend(now.map(str::to_owned));
+    }
+
     pub(crate) fn warnings(&self) -> Vec<String> {
+        keeper::poke();
         self.warnings.lock().clone()
     }
 
@@ -396,6 +424,7 @@ impl Registry {
     /// a queue or counted by its worker.
     pub(crate) fn add_working(&self) {
         self.working.add();
+        keeper::poke();
     }
 
     /// This thread is idle now. Ends the runtime if it was the last one and a shutdown waits for that.

@@ -63,10 +63,13 @@ impl Worker {
 
     fn find_abroad(&self, look_again: &mut Option<Duration>) -> Option<Taken> {
         for &node in &self.node().others {
-            let found = self
-                .steal_from(node, &|_| true)
-                .or_else(|| self.stray_from(node, |_| true))
-                .or_else(|| self.root_from_abroad(node, look_again));
+            let stolen = if self.is_left_to_nearer(node, |victim| self.offers(victim)) {
+                None
+            } else {
+                self.steal_from(node, &|_| true)
+            };
+            let found =
+                stolen.or_else(|| self.stray_from(node, |_| true)).or_else(|| self.root_from_abroad(node, look_again));
             if found.is_some() {
                 return found;
             }
@@ -109,6 +112,23 @@ impl Worker {
         victim.deque.has_public()
             && (victim.node == self.node_index()
                 || victim.deque.oldest_public().is_some_and(|strand| self.may_take(victim.node, strand)))
+    }
+
+    /// Has another node something (`what` says so of a worker) for which a nearer node than ours has somebody idle? He is
+    /// woken.
+    fn is_left_to_nearer(&self, node: usize, what: impl Fn(&WorkerShared) -> bool) -> bool {
+        let there = &self.registry.nodes[node];
+        // Most machines have one distance, most looks find nothing: cheap first.
+        let nearest = there.others.first().map_or(0, |&other| there.distances[other]);
+        if node == self.node_index() || there.distances[self.node_index()] <= nearest {
+            return false;
+        }
+        let mut there_is = false;
+        self.visit(node, |victim| {
+            there_is = what(victim);
+            there_is
+        });
+        there_is && self.registry.leave_to_nearer(node, self.node_index())
     }
 
     /// Has this worker private jobs that we might take?
@@ -229,19 +249,23 @@ impl Worker {
                 std::hint::spin_loop();
             }
         }
-        self.force_any(&|_| true)
+        // Like a steal, a split far away is left to those who are nearer.
+        self.force_any(&|_| true, &|node| !self.is_left_to_nearer(node, |victim| self.hides(victim)))
     }
 
     /// Last resort: forces a split on a worker that does not look up, and steals what that made public. `who` looks at the
     /// strand the victim works on, and at the strand of the job before it is taken: a waiter must not carry off strangers'
-    /// jobs, which it may not run.
-    pub(super) fn force_any(&self, who: &dyn Fn(*const Strand) -> bool) -> Option<Taken> {
+    /// jobs, which it may not run, to its own node.
+    pub(super) fn force_any(&self, who: &dyn Fn(*const Strand) -> bool, at: &dyn Fn(usize) -> bool) -> Option<Taken> {
         if !self.registry.can_force() {
             return None;
         }
         let mut found = None;
         self.each_node(|node| {
             let mut forced = false;
+            if !at(node) {
+                return false;
+            }
             self.visit(node, |victim| {
                 if !self.hides(victim) || !who(victim.strand.load(Ordering::Acquire).cast_const()) {
                     return false;
@@ -290,6 +314,7 @@ impl Worker {
                 found = self.offers(victim);
                 found
             });
+            found = found && !self.is_left_to_nearer(node, |victim| self.offers(victim));
             found
         });
         found

@@ -9,10 +9,12 @@ use numart_alloc::topology::CpuSet;
 use super::config::Pinning;
 use super::registry::{Node, Registry};
 use super::worker::{Worker, set_current};
+use super::{keeper, own_memory};
 
 /// The whole life of a worker thread.
 pub(super) fn worker_main(registry: Arc<Registry>, index: usize) {
     bind(&registry, index);
+    own_memory::own_stack(&registry, index);
     registry.note_started();
     // SAFETY: one thread per slot: `start_thread` is called once for each.
     let worker = unsafe { Worker::new(registry.clone(), index) };
@@ -28,6 +30,7 @@ pub(super) fn worker_main(registry: Arc<Registry>, index: usize) {
         ran = true;
         // Here and not before the hooks, which may bind the thread as they like.
         worker.sleep_cell().choose_place();
+        let _enrolled = keeper::enroll(&registry, index);
         worker.main_loop();
     };
     match &registry.config.around {

@@ -95,7 +95,7 @@ impl Worker {
                     std::hint::spin_loop();
                 }
             }
-            if let Some(taken) = self.force_any(&|strand| any || Strand::below(strand, wait.id)) {
+            if let Some(taken) = self.force_any(&|strand| any || Strand::below(strand, wait.id), &|_| true) {
                 self.run(taken);
                 continue;
             }

@@ -47,6 +47,19 @@ impl Registry {
         false
     }
 
+    /// Has a node that is nearer to `victim` than `thief` somebody idle? Then what is to be had there is left to it, and it
+    /// is woken: whoever calls this may rely on its search as on one of his own (race ABROAD ends with the same look).
+    pub(super) fn leave_to_nearer(&self, victim: usize, thief: usize) -> bool {
+        let from = &self.nodes[victim];
+        for &other in from.others.iter().take_while(|&&other| from.distances[other] < from.distances[thief]) {
+            if self.nodes[other].sleep.has_idle() {
+                self.wake_at(other, Then::RunsOn);
+                return true;
+            }
+        }
+        false
+    }
+
     pub(crate) fn unpark(&self, index: usize, then: Then) {
         if let Some(sleeper) = self.workers[index].sleeper.get() {
             match then {

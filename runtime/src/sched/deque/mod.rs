@@ -44,6 +44,8 @@ pub(crate) const STARVING: u32 = 2;
 const FIRST_CAPACITY: usize = 256;
 #[cfg(loom)]
 const FIRST_CAPACITY: usize = 2;
+/// Slots before there is an owner: none is used. The owner makes its ring itself, so that it lies on the owner's node.
+const UNOWNED_CAPACITY: usize = 2;
 
 /// What a thief got.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,7 +103,7 @@ impl SplitDeque {
         SplitDeque {
             owner: CachePadded::new(OwnerLine {
                 tail: AtomicUsize::new(1),
-                buffer: AtomicPtr::new(Buffer::alloc(FIRST_CAPACITY)),
+                buffer: AtomicPtr::new(Buffer::alloc(UNOWNED_CAPACITY)),
             }),
             // Indices start at 1 so that `tail - 1` of an empty deque does not wrap.
             top: CachePadded::new(AtomicUsize::new(1)),
@@ -120,8 +122,16 @@ impl SplitDeque {
     /// # Safety
     /// At most one `Owner` of a deque is alive at a time, and it stays on one thread: invariant ONE-OWNER.
     pub(crate) unsafe fn owner(&self) -> Owner<'_> {
-        let buffer = self.owner.buffer.load(Ordering::Acquire);
+        let mut buffer = self.owner.buffer.load(Ordering::Acquire);
         // SAFETY: ONE-OWNER: nobody else replaces or frees the buffer.
+        if unsafe { (*buffer).capacity() } < FIRST_CAPACITY {
+            // The first owner: nothing was ever pushed, so there is nothing to copy.
+            let ring = Buffer::alloc(FIRST_CAPACITY);
+            self.owner.buffer.store(ring, Ordering::Release);
+            // SAFETY: ONE-OWNER.
+            unsafe { (*self.retired.get()).push(std::mem::replace(&mut buffer, ring)) };
+        }
+        // SAFETY: as above.
         let (capacity, slots) = unsafe { ((*buffer).capacity(), (*buffer).slots()) };
         Owner {
             deque: self,
