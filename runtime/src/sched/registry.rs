@@ -136,7 +136,8 @@ impl Registry {
             node,
             counters: WorkerCounters::new(node_count),
         };
-        let places: Vec<Option<NodeId>> = config.nodes.iter().map(|node| own_memory::node_for(&config, node.id)).collect();
+        let places: Vec<Option<NodeId>> =
+            config.nodes.iter().map(|node| own_memory::node_for(&config, node.id)).collect();
         let mut slot = |node: usize| {
             let (slot, denied) = NodeBox::new(shared(node), places[node]);
             if let Some(error) = denied {

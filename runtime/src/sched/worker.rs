@@ -46,7 +46,7 @@ impl Worker {
     /// # Safety
     /// Slot `index` has no other worker: invariant ONE-OWNER of the deque.
     pub(super) unsafe fn new(registry: Arc<Registry>, index: usize) -> Worker {
-        let shared: *const WorkerShared = &registry.workers[index];
+        let shared: *const WorkerShared = &*registry.workers[index];
         let sleeper = current_sleeper();
         // A slot has one thread in its life, so this is the first time.
         let _ = registry.workers[index].sleeper.set(sleeper.clone());
