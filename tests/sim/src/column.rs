@@ -77,54 +77,20 @@ impl Column {
     /// The policy's rules in this column; none if it has no policy.
     pub fn rules(self) -> Option<Rules> {
         let all = Rules::default();
-        let memory_only = Rules {
-            group_step: false,
-            moves: false,
-            swaps: false,
-            ..all
-        };
+        let memory_only = Rules { group_step: false, moves: false, swaps: false, ..all };
         match self {
             Column::Pinned | Column::NodeSet | Column::None => None,
             Column::Numart => Some(all),
             Column::MemoryOnly => Some(memory_only),
-            Column::TasksOnly => Some(Rules {
-                extents: false,
-                ..all
-            }),
-            Column::NoGroupStep => Some(Rules {
-                group_step: false,
-                ..all
-            }),
-            Column::NoInterleave => Some(Rules {
-                interleave: false,
-                ..all
-            }),
-            Column::MovesOnly => Some(Rules {
-                group_step: false,
-                swaps: false,
-                ..all
-            }),
-            Column::SwapsOnly => Some(Rules {
-                group_step: false,
-                moves: false,
-                ..all
-            }),
-            Column::NoImbalance => Some(Rules {
-                small_imbalance: false,
-                ..all
-            }),
-            Column::NoPayback => Some(Rules {
-                payback: false,
-                ..all
-            }),
-            Column::RateLimited => Some(Rules {
-                interleave: false,
-                ..all
-            }),
-            Column::PassDecay => Some(Rules {
-                time_decay: false,
-                ..all
-            }),
+            Column::TasksOnly => Some(Rules { extents: false, ..all }),
+            Column::NoGroupStep => Some(Rules { group_step: false, ..all }),
+            Column::NoInterleave => Some(Rules { interleave: false, ..all }),
+            Column::MovesOnly => Some(Rules { group_step: false, swaps: false, ..all }),
+            Column::SwapsOnly => Some(Rules { group_step: false, moves: false, ..all }),
+            Column::NoImbalance => Some(Rules { small_imbalance: false, ..all }),
+            Column::NoPayback => Some(Rules { payback: false, ..all }),
+            Column::RateLimited => Some(Rules { interleave: false, ..all }),
+            Column::PassDecay => Some(Rules { time_decay: false, ..all }),
         }
     }
 

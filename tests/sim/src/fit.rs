@@ -21,11 +21,7 @@ pub fn figures(c: &Constants) -> [f64; 8] {
 
 /// The largest difference from [`TARGETS`].
 pub fn worst_error(c: &Constants) -> f64 {
-    figures(c)
-        .iter()
-        .zip(TARGETS)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max)
+    figures(c).iter().zip(TARGETS).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 /// Busy time of a transaction of an instance that is `width` nodes wide.
@@ -53,13 +49,7 @@ fn per_warehouse(machine: &Machine, c: &Constants, width: usize, pinned: bool) -
                 }
             }
             let share = if pinned { 1.0 } else { 1.0 - c.idle_loss };
-            Class {
-                node,
-                count: 10.0,
-                share,
-                busy_us: busy_us(c, width as f64),
-                lines,
-            }
+            Class { node, count: 10.0, share, busy_us: busy_us(c, width as f64), lines }
         })
         .collect();
     let rates = solve(machine, &classes, &[], &mut Loads::default());

@@ -4,6 +4,7 @@
 // Nodes are numbers that index several tables at once; iterating one of them would hide that.
 #![allow(clippy::needless_range_loop)]
 
+pub mod claims;
 pub mod column;
 pub mod constants;
 pub mod fit;
@@ -15,6 +16,7 @@ pub mod place;
 pub mod rates;
 pub mod record;
 pub mod rng;
+pub mod runs;
 pub mod scene;
 pub mod seed0;
 pub mod seed1;

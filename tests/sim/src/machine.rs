@@ -78,13 +78,8 @@ impl Machine {
                 3
             }
         };
-        let mut m = Self::build(
-            "8x10",
-            vec![10; 8],
-            c,
-            |i, j| [10, 12, 17, 19][class(i, j)],
-            |i, j| c.latency_us[class(i, j)],
-        );
+        let mut m =
+            Self::build("8x10", vec![10; 8], c, |i, j| [10, 12, 17, 19][class(i, j)], |i, j| c.latency_us[class(i, j)]);
         m.half = (0..8).map(|i| i / 4).collect();
         m.cross = c.quad;
         m
@@ -98,9 +93,7 @@ impl Machine {
         c: &Constants,
         distance: impl Fn(usize, usize) -> u16 + Copy,
     ) -> Machine {
-        let mut m = Self::build(name, cpus, c, distance, |i, j| {
-            c.latency_us[0] * f64::from(distance(i, j)) / 10.0
-        });
+        let mut m = Self::build(name, cpus, c, distance, |i, j| c.latency_us[0] * f64::from(distance(i, j)) / 10.0);
         for i in 0..m.nodes() {
             let scale = m.cpus[i].max(5) as f64 / 10.0;
             m.controller[i] = c.controller * scale;
@@ -111,12 +104,7 @@ impl Machine {
 
     /// `nodes` nodes all at distance 21 from each other.
     pub fn direct(name: &'static str, nodes: usize, cpus: usize, c: &Constants) -> Machine {
-        Self::by_distance(
-            name,
-            vec![cpus; nodes],
-            c,
-            |i, j| if i == j { 10 } else { 21 },
-        )
+        Self::by_distance(name, vec![cpus; nodes], c, |i, j| if i == j { 10 } else { 21 })
     }
 
     /// Seed 1's machine: 4 x 24 CPUs, distances 10/20/40 in pairs (a backplane).
@@ -139,20 +127,15 @@ impl Machine {
             2 => "NPS2",
             _ => "NPS4",
         };
-        let mut m = Self::by_distance(
-            name,
-            vec![64 / per_socket; 2 * per_socket],
-            c,
-            move |i, j| {
-                if i == j {
-                    10
-                } else if i / per_socket == j / per_socket {
-                    12
-                } else {
-                    32
-                }
-            },
-        );
+        let mut m = Self::by_distance(name, vec![64 / per_socket; 2 * per_socket], c, move |i, j| {
+            if i == j {
+                10
+            } else if i / per_socket == j / per_socket {
+                12
+            } else {
+                32
+            }
+        });
         m.l3 = vec![8 / per_socket; 2 * per_socket];
         m
     }

@@ -41,11 +41,7 @@ pub fn run_preempted(world: &mut World, seconds: f64, period: f64, most: f64, di
     let start = world.now;
     for k in 1..=(seconds / period).round() as usize {
         for node in 0..world.machine.nodes() {
-            world.neighbour[node] = if world.machine.cpus[node] > 0 {
-                most * dice.unit()
-            } else {
-                0.0
-            };
+            world.neighbour[node] = if world.machine.cpus[node] > 0 { most * dice.unit() } else { 0.0 };
         }
         world.disturbed();
         world.run(start + k as f64 * period);

@@ -24,9 +24,7 @@ impl World {
     /// The window since the last call, as the runtime would tell it, with noise in the counts.
     pub fn snapshot(&mut self) -> Snapshot {
         let n = self.machine.nodes();
-        let live: Vec<usize> = (0..self.tasks.len())
-            .filter(|&t| !self.tasks[t].ended)
-            .collect();
+        let live: Vec<usize> = (0..self.tasks.len()).filter(|&t| !self.tasks[t].ended).collect();
         let mut index = vec![NO_AFFINITY; self.tasks.len()];
         let mut snapshot = Snapshot {
             now_ns: (self.now * 1e9) as u64,
@@ -71,11 +69,7 @@ impl World {
         }
         self.capacity_window.0 = 0.0;
         self.capacity_window.1.fill(0.0);
-        snapshot.backlog_bytes = self
-            .queue
-            .iter()
-            .map(|&(e, _)| self.extents[e].bytes as u64)
-            .sum();
+        snapshot.backlog_bytes = self.queue.iter().map(|&(e, _)| self.extents[e].bytes as u64).sum();
         snapshot
     }
 
@@ -87,9 +81,7 @@ impl World {
         (0..self.machine.nodes())
             .map(|i| {
                 let total = self.machine.memory[i];
-                let bandwidth = self
-                    .tell_bandwidth
-                    .then_some(self.machine.controller[i] * LINE * 1e6);
+                let bandwidth = self.tell_bandwidth.then_some(self.machine.controller[i] * LINE * 1e6);
                 Node {
                     capacity: if self.capacity_window.0 > 0.0 {
                         self.capacity_window.1[i] / self.capacity_window.0
@@ -115,34 +107,21 @@ impl World {
             let sum = &mut by_node[touch.affinity as usize * n + usize::from(touch.using)];
             *(if touch.away { &mut sum.1 } else { &mut sum.0 }) += touch.bytes as f64;
         }
-        let tops: Vec<Top> = (0..count)
-            .map(|i| Top::of(&by_node[i * n..(i + 1) * n]))
-            .collect();
+        let tops: Vec<Top> = (0..count).map(|i| Top::of(&by_node[i * n..(i + 1) * n])).collect();
         let groups: Vec<(Top, f64, u32)> = self
             .groups
             .iter()
             .map(|g| {
                 let bytes = g.bytes.iter().sum::<f64>().max(1.0);
                 let touched: f64 = g.window.iter().map(|w| w.0 + w.1).sum();
-                let owner = g
-                    .tasks
-                    .iter()
-                    .map(|&t| index[t])
-                    .find(|&i| i != NO_AFFINITY)
-                    .unwrap_or(NO_AFFINITY);
+                let owner = g.tasks.iter().map(|&t| index[t]).find(|&i| i != NO_AFFINITY).unwrap_or(NO_AFFINITY);
                 (Top::of(&g.window), touched / bytes, owner)
             })
             .collect();
         let members: Vec<f64> = self
             .groups
             .iter()
-            .map(|g| {
-                g.tasks
-                    .iter()
-                    .filter(|&&t| index[t] != NO_AFFINITY)
-                    .count()
-                    .max(1) as f64
-            })
+            .map(|g| g.tasks.iter().filter(|&&t| index[t] != NO_AFFINITY).count().max(1) as f64)
             .collect();
         for (slot, extent) in self.extents.iter_mut().enumerate() {
             if extent.bytes <= 0.0 {
@@ -169,11 +148,7 @@ impl World {
                 Owner::Task(t) => {
                     let now = (self.counter[t] - extent.mark) * extent.bytes;
                     let (earlier, who) = extent.earlier;
-                    let (owner, most) = if earlier > now {
-                        (who, earlier)
-                    } else {
-                        (t, now)
-                    };
+                    let (owner, most) = if earlier > now { (who, earlier) } else { (t, now) };
                     extent.mark = self.counter[t];
                     extent.earlier = (0.0, 0);
                     if index[owner] != NO_AFFINITY {
@@ -210,11 +185,7 @@ impl World {
             }
         }
         self.moves += plan.moves.len();
-        self.swaps += plan
-            .swaps
-            .iter()
-            .map(|s| s.a.len() + s.b.len())
-            .sum::<usize>();
+        self.swaps += plan.swaps.iter().map(|s| s.a.len() + s.b.len()).sum::<usize>();
         for m in &plan.extents {
             let extent = &mut self.extents[m.slot as usize];
             if !extent.queued {
@@ -291,17 +262,10 @@ impl Top {
     fn of(by_node: &[(f64, f64)]) -> Top {
         let total: f64 = by_node.iter().map(|w| w.0 + w.1).sum::<f64>().max(1e-9);
         let most = |f: &dyn Fn(&(f64, f64)) -> f64| {
-            let top = by_node
-                .iter()
-                .map(f)
-                .enumerate()
-                .max_by(|x, y| x.1.total_cmp(&y.1));
+            let top = by_node.iter().map(f).enumerate().max_by(|x, y| x.1.total_cmp(&y.1));
             top.map_or((0, 0.0), |(i, bytes)| (i, bytes / total))
         };
-        Top {
-            home: most(&|w| w.0),
-            away: most(&|w| w.1),
-        }
+        Top { home: most(&|w| w.0), away: most(&|w| w.1) }
     }
 
     fn tell(&self, touched: f64, view: &mut Extent) {

@@ -21,35 +21,23 @@ pub fn svg(title: &str, record: &Record, nodes: usize) -> String {
     let mut panels: Vec<(String, Vec<Curve>)> = Vec::new();
     panels.push((
         "CPUs wanted, by node".into(),
-        (0..nodes)
-            .map(|i| curve(format!("node {i}"), &|s| s.load[i]))
-            .collect(),
+        (0..nodes).map(|i| curve(format!("node {i}"), &|s| s.load[i])).collect(),
     ));
     for g in 0..groups.min(4) {
         panels.push((
             format!("group {g}: GB by node"),
-            (0..nodes)
-                .map(|i| curve(format!("node {i}"), &|s| s.memory[g][i] / 1e9))
-                .collect(),
+            (0..nodes).map(|i| curve(format!("node {i}"), &|s| s.memory[g][i] / 1e9)).collect(),
         ));
     }
     panels.push((
         "local share, by group".into(),
-        (0..groups)
-            .map(|g| curve(format!("group {g}"), &|s| s.local[g]))
-            .collect(),
+        (0..groups).map(|g| curve(format!("group {g}"), &|s| s.local[g])).collect(),
     ));
     panels.push((
         "home changes so far".into(),
-        vec![
-            curve("moves".into(), &|s| s.moves as f64),
-            curve("swapped".into(), &|s| s.swaps as f64),
-        ],
+        vec![curve("moves".into(), &|s| s.moves as f64), curve("swapped".into(), &|s| s.swaps as f64)],
     ));
-    panels.push((
-        "GB migrated".into(),
-        vec![curve("GB".into(), &|s| s.migrated / 1e9)],
-    ));
+    panels.push(("GB migrated".into(), vec![curve("GB".into(), &|s| s.migrated / 1e9)]));
     let total = 50.0 + panels.len() as f64 * (HEIGHT + 45.0);
     let mut out = String::new();
     let _ = writeln!(
@@ -59,25 +47,14 @@ pub fn svg(title: &str, record: &Record, nodes: usize) -> String {
         escape(title)
     );
     for (k, (name, curves)) in panels.iter().enumerate() {
-        panel(
-            &mut out,
-            50.0 + k as f64 * (HEIGHT + 45.0),
-            name,
-            curves,
-            &times,
-        );
+        panel(&mut out, 50.0 + k as f64 * (HEIGHT + 45.0), name, curves, &times);
     }
     out.push_str("</svg>\n");
     out
 }
 
 fn panel(out: &mut String, top: f64, name: &str, curves: &[Curve], times: &[f64]) {
-    let most = curves
-        .iter()
-        .flat_map(|c| &c.1)
-        .copied()
-        .fold(0.0, f64::max)
-        .max(1e-9);
+    let most = curves.iter().flat_map(|c| &c.1).copied().fold(0.0, f64::max).max(1e-9);
     let end = times.last().copied().unwrap_or(1.0).max(1e-9);
     let bottom = top + HEIGHT;
     let _ = writeln!(
@@ -92,18 +69,10 @@ fn panel(out: &mut String, top: f64, name: &str, curves: &[Curve], times: &[f64]
     );
     for (i, (name, values)) in curves.iter().enumerate() {
         let colour = format!("hsl({} 70% 42%)", i * 360 / curves.len().max(1));
-        let points: String = values
-            .iter()
-            .zip(times)
-            .fold(String::new(), |mut line, (v, t)| {
-                let _ = write!(
-                    line,
-                    "{:.1},{:.1} ",
-                    LEFT + t / end * WIDTH,
-                    bottom - v / most * HEIGHT
-                );
-                line
-            });
+        let points: String = values.iter().zip(times).fold(String::new(), |mut line, (v, t)| {
+            let _ = write!(line, "{:.1},{:.1} ", LEFT + t / end * WIDTH, bottom - v / most * HEIGHT);
+            line
+        });
         let _ = writeln!(
             out,
             r##"<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.3"/><text x="{:.0}" y="{:.0}" fill="{colour}">{}</text>"##,
@@ -115,7 +84,5 @@ fn panel(out: &mut String, top: f64, name: &str, curves: &[Curve], times: &[f64]
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

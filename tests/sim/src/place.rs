@@ -8,24 +8,16 @@ impl World {
     pub(crate) fn system_reshuffle(&mut self) {
         let first = self.next_system == 0.0;
         let share = if first { 1.0 } else { self.system_share };
-        let mut picked: Vec<usize> = (0..self.tasks.len())
-            .filter(|&t| !self.tasks[t].ended)
-            .collect();
+        let mut picked: Vec<usize> = (0..self.tasks.len()).filter(|&t| !self.tasks[t].ended).collect();
         picked.retain(|_| self.rng.unit() < share);
         if self.column == Column::NodeSet {
             for g in 0..self.groups.len() {
                 let nodes = self.pinned_nodes(g);
-                let members: Vec<usize> = picked
-                    .iter()
-                    .copied()
-                    .filter(|&t| self.tasks[t].group == g)
-                    .collect();
+                let members: Vec<usize> = picked.iter().copied().filter(|&t| self.tasks[t].group == g).collect();
                 self.deal(&members, &nodes, first);
             }
         } else {
-            let nodes: Vec<usize> = (0..self.machine.nodes())
-                .filter(|&i| self.machine.cpus[i] > 0)
-                .collect();
+            let nodes: Vec<usize> = (0..self.machine.nodes()).filter(|&i| self.machine.cpus[i] > 0).collect();
             self.deal(&picked, &nodes, first);
         }
         self.stale = true;
@@ -34,13 +26,8 @@ impl World {
     /// Deals `picked` onto `nodes` at random: over the places they had, or, the first time, evenly by CPUs.
     fn deal(&mut self, picked: &[usize], nodes: &[usize], first: bool) {
         let mut places: Vec<usize> = if first {
-            let cpus: Vec<usize> = nodes
-                .iter()
-                .flat_map(|&i| vec![i; self.machine.cpus[i]])
-                .collect();
-            (0..picked.len())
-                .map(|k| cpus[(k * cpus.len() / picked.len().max(1)) % cpus.len()])
-                .collect()
+            let cpus: Vec<usize> = nodes.iter().flat_map(|&i| vec![i; self.machine.cpus[i]]).collect();
+            (0..picked.len()).map(|k| cpus[(k * cpus.len() / picked.len().max(1)) % cpus.len()]).collect()
         } else {
             picked.iter().map(|&t| self.tasks[t].node).collect()
         };
@@ -56,11 +43,7 @@ impl World {
         let n = self.machine.nodes();
         (0..n)
             .filter(|&i| {
-                self.groups[g].bytes[i] > 0.0
-                    || self.groups[g]
-                        .tasks
-                        .iter()
-                        .any(|&t| self.tasks[t].bytes[i] > 0.0)
+                self.groups[g].bytes[i] > 0.0 || self.groups[g].tasks.iter().any(|&t| self.tasks[t].bytes[i] > 0.0)
             })
             .collect()
     }
@@ -69,9 +52,7 @@ impl World {
     /// steals. Which of the surplus is stolen is chance, and chance again at the next event: a thief has no claim.
     pub(crate) fn steal(&mut self) {
         let n = self.machine.nodes();
-        let mut room: Vec<f64> = (0..n)
-            .map(|i| (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0))
-            .collect();
+        let mut room: Vec<f64> = (0..n).map(|i| (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0)).collect();
         let mut at: Vec<Vec<usize>> = vec![Vec::new(); n];
         for (t, task) in self.tasks.iter_mut().enumerate() {
             task.node = task.displaced.unwrap_or(task.home);
@@ -80,10 +61,7 @@ impl World {
                 room[task.node] -= task.demand;
             }
         }
-        if self.column == Column::Pinned
-            || room.iter().all(|&r| r > -1e-9)
-            || !room.iter().any(|&r| r >= 0.5)
-        {
+        if self.column == Column::Pinned || room.iter().all(|&r| r > -1e-9) || !room.iter().any(|&r| r >= 0.5) {
             return;
         }
         for i in 0..n {
@@ -92,9 +70,7 @@ impl World {
             }
             self.rng.shuffle(&mut at[i]);
             let mut thieves: Vec<usize> = (0..n).filter(|&j| j != i).collect();
-            thieves.sort_by(|&x, &y| {
-                self.machine.latency[i * n + x].total_cmp(&self.machine.latency[i * n + y])
-            });
+            thieves.sort_by(|&x, &y| self.machine.latency[i * n + x].total_cmp(&self.machine.latency[i * n + y]));
             for &t in &at[i] {
                 let task = &self.tasks[t];
                 if room[i] > -task.demand * 0.5 {

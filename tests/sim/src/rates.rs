@@ -48,8 +48,7 @@ pub fn queueing(rho: f64) -> f64 {
         rho * rho / (1.0 - rho)
     } else {
         // Value and slope at the knee; a closed network settles far below, the line only guides the iteration.
-        KNEE * KNEE / (1.0 - KNEE)
-            + (rho - KNEE) * (2.0 * KNEE * (1.0 - KNEE) + KNEE * KNEE) / (1.0 - KNEE).powi(2)
+        KNEE * KNEE / (1.0 - KNEE) + (rho - KNEE) * (2.0 * KNEE * (1.0 - KNEE) + KNEE * KNEE) / (1.0 - KNEE).powi(2)
     }
 }
 
@@ -59,12 +58,7 @@ pub fn queueing(rho: f64) -> f64 {
 pub fn solve(machine: &Machine, classes: &[Class], copy: &[f64], loads: &mut Loads) -> Vec<f64> {
     let n = machine.nodes();
     if loads.controller.len() != n {
-        *loads = Loads {
-            controller: vec![0.3; n],
-            out: vec![0.1; n],
-            inward: vec![0.1; n],
-            cross: [0.1; 2],
-        };
+        *loads = Loads { controller: vec![0.3; n], out: vec![0.1; n], inward: vec![0.1; n], cross: [0.1; 2] };
     }
     let mut rates = vec![0.0; classes.len()];
     let mut inflation = vec![0.0; n * n];
@@ -74,8 +68,7 @@ pub fn solve(machine: &Machine, classes: &[Class], copy: &[f64], loads: &mut Loa
     for _ in 0..400 {
         for i in 0..n {
             for m in 0..n {
-                inflation[i * n + m] =
-                    machine.latency[i * n + m] * path_inflation(machine, loads, i, m);
+                inflation[i * n + m] = machine.latency[i * n + m] * path_inflation(machine, loads, i, m);
             }
         }
         next.controller.fill(0.0);
@@ -84,12 +77,7 @@ pub fn solve(machine: &Machine, classes: &[Class], copy: &[f64], loads: &mut Loa
         next.cross = [0.0; 2];
         for (class, rate) in classes.iter().zip(rates.iter_mut()) {
             let i = class.node;
-            let memory: f64 = class
-                .lines
-                .iter()
-                .zip(&inflation[i * n..])
-                .map(|(l, t)| l * t)
-                .sum();
+            let memory: f64 = class.lines.iter().zip(&inflation[i * n..]).map(|(l, t)| l * t).sum();
             let time = class.busy_us + memory;
             *rate = if time > 0.0 { class.share / time } else { 0.0 };
             let flow = *rate * class.count;
@@ -100,8 +88,7 @@ pub fn solve(machine: &Machine, classes: &[Class], copy: &[f64], loads: &mut Loa
                     next.out[m] += lines / machine.port[m];
                     next.inward[i] += lines / machine.port[i];
                     if machine.half[m] != machine.half[i] {
-                        next.cross[usize::from(machine.half[m] > machine.half[i])] +=
-                            lines / machine.cross;
+                        next.cross[usize::from(machine.half[m] > machine.half[i])] += lines / machine.cross;
                     }
                 }
             }

@@ -37,10 +37,7 @@ pub struct Record {
 impl Record {
     /// Records at most every `every` seconds.
     pub fn new(every: f64) -> Record {
-        Record {
-            every,
-            samples: Vec::new(),
-        }
+        Record { every, samples: Vec::new() }
     }
 
     pub(crate) fn sample(
@@ -51,11 +48,7 @@ impl Record {
         totals: (usize, usize, f64),
         queued: usize,
     ) {
-        if self
-            .samples
-            .last()
-            .is_some_and(|s| at - s.at < self.every - 1e-9)
-        {
+        if self.samples.last().is_some_and(|s| at - s.at < self.every - 1e-9) {
             return;
         }
         let n = groups.first().map_or(0, |g| g.bytes.len());
@@ -89,10 +82,7 @@ impl Record {
                 if all > 0.0 { there / all } else { 1.0 }
             })
             .collect();
-        let done = groups
-            .iter()
-            .map(|g| g.tasks.iter().map(|&t| tasks[t].done).sum())
-            .collect();
+        let done = groups.iter().map(|g| g.tasks.iter().map(|&t| tasks[t].done).sum()).collect();
         self.samples.push(Sample {
             at,
             load,

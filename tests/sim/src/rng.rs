@@ -29,11 +29,7 @@ impl Rng {
 
     /// Uniform in `0..n`; 0 for `n == 0`.
     pub fn below(&mut self, n: usize) -> usize {
-        if n == 0 {
-            0
-        } else {
-            (self.next_u64() % n as u64) as usize
-        }
+        if n == 0 { 0 } else { (self.next_u64() % n as u64) as usize }
     }
 
     /// Normal with the given mean and standard deviation (Box-Muller, one of the pair).

@@ -22,12 +22,7 @@ pub struct Actor {
 impl Actor {
     /// Uses `cpus` CPUs at `home` and touches nothing.
     pub fn new(id: u64, home: usize, cpus: f64) -> Actor {
-        Actor {
-            affinity: Affinity::new(id, NodeSet::single(home)),
-            cpus,
-            fixed: Vec::new(),
-            away: None,
-        }
+        Actor { affinity: Affinity::new(id, NodeSet::single(home)), cpus, fixed: Vec::new(), away: None }
     }
 
     /// Adds traffic to fixed memory, bytes per second.
@@ -68,14 +63,7 @@ pub struct Memory {
 impl Memory {
     /// 2 MiB on `node`, touched by `users`.
     pub fn new(node: usize, users: Vec<(usize, f64)>) -> Memory {
-        Memory {
-            node,
-            bytes: 2 << 20,
-            users,
-            movable: true,
-            stuck: false,
-            failed: false,
-        }
+        Memory { node, bytes: 2 << 20, users, movable: true, stuck: false, failed: false }
     }
 }
 
@@ -157,11 +145,7 @@ impl Scene {
             same
         });
         for &(a, b, rate) in &self.sharing {
-            snapshot.sharing.push(WriteShare {
-                a,
-                b,
-                bytes: (rate * seconds) as u64,
-            });
+            snapshot.sharing.push(WriteShare { a, b, bytes: (rate * seconds) as u64 });
         }
         snapshot
     }
@@ -212,8 +196,7 @@ impl Scene {
                 5 => node.l3_groups = 1 + dice.below(8) as u32,
                 _ => {}
             }
-            node.capacity =
-                f64::from(node.cpus) * if dice.below(5) == 0 { dice.unit() } else { 1.0 };
+            node.capacity = f64::from(node.cpus) * if dice.below(5) == 0 { dice.unit() } else { 1.0 };
             node.named = dice.below(4) == 0;
         }
         let fill = [0.3, 1.0, 2.0][dice.below(3)];
@@ -241,9 +224,7 @@ impl Scene {
         for _ in 0..extents {
             let users = match (actors, dice.below(3)) {
                 (0, _) => Vec::new(),
-                (_, 0) => (0..1 + dice.below(4))
-                    .map(|_| (dice.below(actors), 1e8 * dice.unit()))
-                    .collect(),
+                (_, 0) => (0..1 + dice.below(4)).map(|_| (dice.below(actors), 1e8 * dice.unit())).collect(),
                 _ => vec![(dice.below(actors), 1e8 * dice.unit())],
             };
             let mut memory = Memory::new(dice.below(nodes), users);
@@ -282,13 +263,7 @@ impl Actor {
 }
 
 impl Memory {
-    fn view(
-        &mut self,
-        slot: usize,
-        actors: &[Actor],
-        seconds: f64,
-        touches: &mut Vec<Touch>,
-    ) -> Extent {
+    fn view(&mut self, slot: usize, actors: &[Actor], seconds: f64, touches: &mut Vec<Touch>) -> Extent {
         let total: f64 = self.users.iter().map(|u| u.1).sum::<f64>() * seconds;
         let mut by_user: Vec<(usize, f64)> = Vec::new();
         for &(user, rate) in &self.users {
@@ -316,12 +291,7 @@ impl Memory {
             }
         }
         let top = |by_node: &[f64]| {
-            by_node
-                .iter()
-                .copied()
-                .enumerate()
-                .max_by(|x, y| x.1.total_cmp(&y.1))
-                .unwrap_or((0, 0.0))
+            by_node.iter().copied().enumerate().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap_or((0, 0.0))
         };
         let (top, away) = (top(&home), top(&away));
         Extent {

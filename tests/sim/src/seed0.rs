@@ -41,13 +41,7 @@ impl Shape {
     /// I to IV of the mail (`index` 0 to 3) with `mib` MiB per warehouse.
     pub fn of(index: usize, mib: f64, start: Start) -> Shape {
         let (instances, warehouses) = [(8, 10), (4, 20), (2, 40), (1, 80)][index];
-        Shape {
-            instances,
-            warehouses,
-            bytes: mib * 1024.0 * 1024.0,
-            start,
-            extent: EXTENT,
-        }
+        Shape { instances, warehouses, bytes: mib * 1024.0 * 1024.0, start, extent: EXTENT }
     }
 
     /// Bytes that are somewhere else at the start than a pinned run would have them, at most.
@@ -98,37 +92,26 @@ pub fn build(machine: Machine, c: &Constants, shape: Shape, column: Column, seed
         for w in 0..shape.warehouses {
             let by_hand = (first + w * nodes / shape.warehouses) % n;
             let anywhere = places[(instance * shape.warehouses + w) % places.len()];
-            let home = if column.starts_pinned() {
-                by_hand
-            } else {
-                anywhere
-            };
+            let home = if column.starts_pinned() { by_hand } else { anywhere };
             let mut task = warehouse(c, g, width, home);
             task.pinned = (column == Column::Pinned).then_some(NodeSet::single(by_hand));
             let t = world.add_task(task);
-            world.add_memory(Owner::Task(t), shape.bytes, shape.extent, |rng| {
-                match (column, shape.start) {
-                    (Column::Pinned, _) => by_hand,
-                    (Column::NodeSet, _) => (first + rng.below(nodes)) % n,
-                    (_, Start::FirstNode) => main,
-                    (_, Start::Uniform) => rng.below(n),
-                }
+            world.add_memory(Owner::Task(t), shape.bytes, shape.extent, |rng| match (column, shape.start) {
+                (Column::Pinned, _) => by_hand,
+                (Column::NodeSet, _) => (first + rng.below(nodes)) % n,
+                (_, Start::FirstNode) => main,
+                (_, Start::Uniform) => rng.below(n),
             });
         }
         let mut next = 0;
-        world.add_memory(
-            Owner::Group(g),
-            SHARED_BYTES,
-            shape.extent.max(EXTENT),
-            |rng| {
-                next += 1;
-                match (column.starts_pinned(), shape.start) {
-                    (true, _) => (first + next % nodes) % n,
-                    (_, Start::FirstNode) => main,
-                    (_, Start::Uniform) => rng.below(n),
-                }
-            },
-        );
+        world.add_memory(Owner::Group(g), SHARED_BYTES, shape.extent.max(EXTENT), |rng| {
+            next += 1;
+            match (column.starts_pinned(), shape.start) {
+                (true, _) => (first + next % nodes) % n,
+                (_, Start::FirstNode) => main,
+                (_, Start::Uniform) => rng.below(n),
+            }
+        });
     }
     world
 }
@@ -165,11 +148,7 @@ pub fn run(mut world: World, seconds: f64) -> Outcome {
             local_at = Some(at);
         }
         if half.0.is_empty() && 2 * k >= steps {
-            half = (
-                world.done_by_group(),
-                world.migrated,
-                world.moves + world.swaps,
-            );
+            half = (world.done_by_group(), world.migrated, world.moves + world.swaps);
         }
         if local_at.is_some() && !half.0.is_empty() {
             k = steps;
@@ -177,11 +156,7 @@ pub fn run(mut world: World, seconds: f64) -> Outcome {
         }
     }
     let done = world.done_by_group();
-    let steady = done
-        .iter()
-        .zip(&half.0)
-        .map(|(d, h)| (d - h) / (seconds / 2.0))
-        .collect();
+    let steady = done.iter().zip(&half.0).map(|(d, h)| (d - h) / (seconds / 2.0)).collect();
     let total = world.moves + world.swaps;
     Outcome {
         steady,

@@ -2,7 +2,8 @@
 //!
 //! On two sockets of 64 CPUs with 8 L3 groups each, cut into one, two or four nodes per socket. A run's result is what the
 //! rates give, times a *run factor*: what differs from run to run for reasons no placement explains. Its size is set so
-//! that **none** shows the variation the mail's tip shows, and it is the same for all columns of one seed.
+//! that **none** shows the variation the mail's tip shows. Every seed's result is combined with the same ten factors, in all
+//! columns: drawn by lot they correlated by chance with what placement did to *none*, and so told apart columns that are alike.
 
 use crate::column::Column;
 use crate::constants::Constants;
@@ -28,15 +29,28 @@ pub enum Work {
 #[derive(Clone, Copy, Debug)]
 pub struct RunNoise(pub f64);
 
-/// One run: higher is better in all of them.
-pub fn run(
-    c: &Constants,
-    per_socket: usize,
-    work: Work,
-    column: Column,
-    noise: RunNoise,
-    seed: u64,
-) -> f64 {
+/// Middles of the ten tenths of a standard normal distribution.
+const TENTHS: [f64; 10] = [-1.6449, -1.0364, -0.6745, -0.3853, -0.1257, 0.1257, 0.3853, 0.6745, 1.0364, 1.6449];
+
+impl RunNoise {
+    /// The noise that makes results which vary by `own_cov` percent vary by `wanted_cov`; none if they already vary more.
+    pub fn making(own_cov: f64, wanted_cov: f64) -> RunNoise {
+        let (own, wanted) = (own_cov / 100.0, wanted_cov / 100.0);
+        // Variances of a product of independent factors.
+        let rest = (1.0 + wanted * wanted) / (1.0 + own * own) - 1.0;
+        RunNoise(100.0 * rest.max(0.0).sqrt())
+    }
+
+    /// Every result with every one of the ten run factors.
+    pub fn applied_to(self, results: &[f64]) -> Vec<f64> {
+        let scale = (TENTHS.iter().map(|z| z * z).sum::<f64>() / 10.0).sqrt();
+        let factor = |z: &f64| 1.0 + z / scale * self.0 / 100.0;
+        results.iter().flat_map(|r| TENTHS.iter().map(move |z| r * factor(z))).collect()
+    }
+}
+
+/// One run without run noise: higher is better in all of them.
+pub fn run(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64) -> f64 {
     let mut world = build(c, per_socket, work, column, seed);
     world.run(10.0);
     let before: f64 = world.done_by_group().iter().sum();
@@ -48,16 +62,11 @@ pub fn run(
         steps += 1.0;
     }
     let rate = (world.done_by_group().iter().sum::<f64>() - before) / 10.0;
-    let result = match work {
+    match work {
         Work::Wakeups(_) => steps / tail,
         Work::Stream(_) => rate * l3_share(&world, &mut Rng::new(seed ^ 0x13)),
         _ => rate,
-    };
-    // The same for every column: it is not the placement's.
-    result
-        * Rng::new(seed ^ 0x0F0F)
-            .normal(1.0, noise.0 / 100.0)
-            .max(0.1)
+    }
 }
 
 fn build(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64) -> World {
@@ -67,49 +76,12 @@ fn build(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64
     let mut dice = Rng::new(seed ^ 0x5EED_0002);
     let base = warehouse(c, 0, 1.0, 0);
     let (groups, members, task) = match work {
-        Work::Pairs(n) => (
-            n,
-            2,
-            Task {
-                busy_us: 8.0,
-                private_lines: 10.0,
-                shared_lines: 40.0,
-                demand: 0.5,
-                ..base
-            },
-        ),
-        Work::Wakeups(n) => (
-            n / 16,
-            16,
-            Task {
-                busy_us: 30.0,
-                private_lines: 20.0,
-                shared_lines: 5.0,
-                demand: 0.85,
-                ..base
-            },
-        ),
-        Work::Groups(n) => (
-            n,
-            40,
-            Task {
-                busy_us: 5.0,
-                private_lines: 10.0,
-                shared_lines: 60.0,
-                ..base
-            },
-        ),
-        Work::Stream(n) => (
-            1,
-            n,
-            Task {
-                busy_us: 0.5,
-                private_lines: 256.0,
-                shared_lines: 0.0,
-                sticky: 0.0,
-                ..base
-            },
-        ),
+        Work::Pairs(n) => (n, 2, Task { busy_us: 8.0, private_lines: 10.0, shared_lines: 40.0, demand: 0.5, ..base }),
+        Work::Wakeups(n) => {
+            (n / 16, 16, Task { busy_us: 30.0, private_lines: 20.0, shared_lines: 5.0, demand: 0.85, ..base })
+        }
+        Work::Groups(n) => (n, 40, Task { busy_us: 5.0, private_lines: 10.0, shared_lines: 60.0, ..base }),
+        Work::Stream(n) => (1, n, Task { busy_us: 0.5, private_lines: 256.0, shared_lines: 0.0, sticky: 0.0, ..base }),
     };
     for g in 0..groups.max(1) {
         let g_index = world.add_group();
@@ -171,10 +143,22 @@ fn l3_share(world: &World, dice: &mut Rng) -> f64 {
             by_l3[(tasks - 1) % groups] -= 1;
         }
         // Two threads nearly saturate an L3's link (a thread alone takes 0.6 of it).
-        speed += by_l3
-            .iter()
-            .map(|&k| (k as f64).min(1.0 / 0.6))
-            .sum::<f64>();
+        speed += by_l3.iter().map(|&k| (k as f64).min(1.0 / 0.6)).sum::<f64>();
     }
     speed / world.tasks.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RunNoise;
+    use crate::stats::cov_percent;
+
+    #[test]
+    fn run_noise_gives_the_variation_that_is_asked_for() {
+        let own: Vec<f64> = (0..100).map(|k| 100.0 + f64::from(k % 7)).collect();
+        let noise = RunNoise::making(cov_percent(&own), 3.26);
+        let cov = cov_percent(&noise.applied_to(&own));
+        assert!((cov - 3.26).abs() < 0.02, "{cov}");
+        assert_eq!(RunNoise::making(5.0, 3.26).0, 0.0);
+    }
 }

@@ -69,18 +69,12 @@ pub fn build(
     let cpus: Vec<usize> = (0..n).flat_map(|i| vec![i; machine.cpus[i]]).collect();
     let mut world = World::new(machine, column, c.idle_loss, seed);
     let mut dice = Rng::new(seed ^ 0x5EED_0003);
-    let mut places: Vec<usize> = (0..count)
-        .map(|k| cpus[k * cpus.len() / count.max(1) % cpus.len()])
-        .collect();
+    let mut places: Vec<usize> = (0..count).map(|k| cpus[k * cpus.len() / count.max(1) % cpus.len()]).collect();
     dice.shuffle(&mut places);
     for p in 0..processes {
         let g = world.add_group();
         for t in 0..threads {
-            let home = if column.starts_pinned() {
-                p % n
-            } else {
-                places[p * threads + t]
-            };
+            let home = if column.starts_pinned() { p % n } else { places[p * threads + t] };
             world.add_task(Task {
                 busy_us: BURST_US,
                 private_lines: 0.0,
@@ -115,17 +109,8 @@ pub fn memory_share(world: &World) -> f64 {
 /// Most tasks on a node less fewest, over nodes with CPUs.
 pub fn balance(world: &World) -> usize {
     let mut count = vec![0usize; world.machine.nodes()];
-    world
-        .tasks
-        .iter()
-        .filter(|t| !t.ended)
-        .for_each(|t| count[t.home] += 1);
-    let counts: Vec<usize> = count
-        .iter()
-        .zip(&world.machine.cpus)
-        .filter(|(_, c)| **c > 0)
-        .map(|(c, _)| *c)
-        .collect();
+    world.tasks.iter().filter(|t| !t.ended).for_each(|t| count[t.home] += 1);
+    let counts: Vec<usize> = count.iter().zip(&world.machine.cpus).filter(|(_, c)| **c > 0).map(|(c, _)| *c).collect();
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
 }
 
@@ -144,13 +129,7 @@ pub fn run(world: &mut World, seconds: f64) -> Outcome {
     let mut quarter = None;
     let mut at = 0.0;
     while at < seconds - 1e-9 {
-        at = (at
-            + if outcome.strong_at.is_some() && outcome.memory_at.is_some() {
-                1.0
-            } else {
-                0.1_f64
-            })
-        .min(seconds);
+        at = (at + if outcome.strong_at.is_some() && outcome.memory_at.is_some() { 1.0 } else { 0.1_f64 }).min(seconds);
         world.run(start + at);
         match (strong(world), outcome.strong_at) {
             (true, None) => outcome.strong_at = Some(at),
@@ -161,8 +140,7 @@ pub fn run(world: &mut World, seconds: f64) -> Outcome {
             _ => {}
         }
         // Before that a process is everywhere, and its memory with it.
-        if outcome.memory_at.is_none() && outcome.strong_at.is_some() && memory_share(world) >= 0.95
-        {
+        if outcome.memory_at.is_none() && outcome.strong_at.is_some() && memory_share(world) >= 0.95 {
             outcome.memory_at = Some(at);
         }
         if quarter.is_none() && at >= seconds * 0.75 {

@@ -14,18 +14,8 @@ pub fn machine(c: &Constants) -> Machine {
 /// Four instances of 12 warehouses. Extents of 4 KiB come with 4 MiB per warehouse instead of 25, so that there are
 /// 49,152 of them: what matters is that they are many and each is worth little.
 pub fn shape(huge: bool, start: Start) -> Shape {
-    let (mib, extent) = if huge {
-        (25.0, (2 << 20) as f64)
-    } else {
-        (4.0, 4096.0)
-    };
-    Shape {
-        instances: 4,
-        warehouses: 12,
-        bytes: mib * 1048576.0,
-        start,
-        extent,
-    }
+    let (mib, extent) = if huge { (25.0, (2 << 20) as f64) } else { (4.0, 4096.0) };
+    Shape { instances: 4, warehouses: 12, bytes: mib * 1048576.0, start, extent }
 }
 
 /// Builds the world.

@@ -2,11 +2,7 @@
 
 /// Arithmetic mean; 0 for nothing.
 pub fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() {
-        0.0
-    } else {
-        values.iter().sum::<f64>() / values.len() as f64
-    }
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
 /// The value below which a share `p` (0 to 1) of the values lie (nearest rank); 0 for nothing.
@@ -36,8 +32,7 @@ pub fn cov_percent(values: &[f64]) -> f64 {
     if values.len() < 2 || m == 0.0 {
         return 0.0;
     }
-    let variance =
-        values.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (values.len() - 1) as f64;
+    let variance = values.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (values.len() - 1) as f64;
     100.0 * variance.sqrt() / m
 }
 

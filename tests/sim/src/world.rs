@@ -165,15 +165,10 @@ impl World {
     /// An empty world; `seed` decides all chance in it and the policy's ties.
     pub fn new(machine: Machine, column: Column, idle_loss: f64, seed: u64) -> World {
         let n = machine.nodes();
-        let config = Config {
-            seed,
-            ..Config::default()
-        };
+        let config = Config { seed, ..Config::default() };
         let limited = column == Column::RateLimited;
         World {
-            state: column
-                .rules()
-                .map(|rules| State::new(Config { rules, ..config })),
+            state: column.rules().map(|rules| State::new(Config { rules, ..config })),
             column,
             idle_loss,
             tasks: Vec::new(),
@@ -188,11 +183,7 @@ impl World {
             moves: 0,
             swaps: 0,
             passes: 0,
-            migration: if limited {
-                1.28e9
-            } else {
-                MIGRATION_BYTES_PER_S
-            },
+            migration: if limited { 1.28e9 } else { MIGRATION_BYTES_PER_S },
             system_period: 0.5,
             system_share: 0.5,
             count_noise: 0.01,
@@ -221,11 +212,7 @@ impl World {
     /// Adds a group without memory and returns its index.
     pub fn add_group(&mut self) -> usize {
         let n = self.machine.nodes();
-        self.groups.push(Group {
-            tasks: Vec::new(),
-            bytes: vec![0.0; n],
-            window: vec![(0.0, 0.0); n],
-        });
+        self.groups.push(Group { tasks: Vec::new(), bytes: vec![0.0; n], window: vec![(0.0, 0.0); n] });
         self.groups.len() - 1
     }
 
@@ -244,13 +231,7 @@ impl World {
     }
 
     /// Adds `bytes` of memory in extents of `size`, each placed by `place`.
-    pub fn add_memory(
-        &mut self,
-        owner: Owner,
-        bytes: f64,
-        size: f64,
-        mut place: impl FnMut(&mut Rng) -> usize,
-    ) {
+    pub fn add_memory(&mut self, owner: Owner, bytes: f64, size: f64, mut place: impl FnMut(&mut Rng) -> usize) {
         let count = (bytes / size).round().max(1.0) as usize;
         for _ in 0..count {
             let node = place(&mut self.rng);
@@ -341,27 +322,15 @@ impl World {
         for task in self.tasks.iter().filter(|t| !t.ended) {
             demand[task.node] += task.demand;
         }
-        let loss = if self.column.system_places() && self.column != Column::NodeSet {
-            self.idle_loss
-        } else {
-            0.0
-        };
+        let loss = if self.column.system_places() && self.column != Column::NodeSet { self.idle_loss } else { 0.0 };
         self.classes.clear();
         self.shares.clear();
         for task in &self.tasks {
-            let capacity =
-                (self.machine.cpus[task.node] as f64 - self.neighbour[task.node]).max(0.01);
-            let share = if task.ended {
-                0.0
-            } else {
-                task.demand * (capacity / demand[task.node].max(1e-9)).min(1.0)
-            };
+            let capacity = (self.machine.cpus[task.node] as f64 - self.neighbour[task.node]).max(0.01);
+            let share = if task.ended { 0.0 } else { task.demand * (capacity / demand[task.node].max(1e-9)).min(1.0) };
             self.shares.push(share);
             let group = &self.groups[task.group];
-            let (own, shared) = (
-                task.bytes.iter().sum::<f64>(),
-                group.bytes.iter().sum::<f64>(),
-            );
+            let (own, shared) = (task.bytes.iter().sum::<f64>(), group.bytes.iter().sum::<f64>());
             let mut lines = vec![0.0; n];
             lines[task.node] += task.private_lines * task.sticky;
             let loose = task.private_lines * (1.0 - task.sticky);
@@ -418,8 +387,7 @@ impl World {
         }
         self.capacity_window.0 += dt;
         for i in 0..self.machine.nodes() {
-            self.capacity_window.1[i] +=
-                (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0) * dt;
+            self.capacity_window.1[i] += (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0) * dt;
         }
         self.now += dt;
         self.migrate(dt);
@@ -435,17 +403,10 @@ impl World {
         task.window.wait_s += (task.demand - self.shares[t]).max(0.0) * dt;
         let n = self.machine.nodes();
         let away = !self.column.system_places() && task.node != task.home;
-        let index = task
-            .window
-            .uses
-            .iter()
-            .position(|u| u.0 == task.node && u.1 == away)
-            .unwrap_or_else(|| {
-                task.window
-                    .uses
-                    .push((task.node, away, vec![0.0; n], vec![0.0; n]));
-                task.window.uses.len() - 1
-            });
+        let index = task.window.uses.iter().position(|u| u.0 == task.node && u.1 == away).unwrap_or_else(|| {
+            task.window.uses.push((task.node, away, vec![0.0; n], vec![0.0; n]));
+            task.window.uses.len() - 1
+        });
         let bytes_per_line = LINE * self.declared_per_miss;
         let (own, group) = (task.bytes.iter().sum::<f64>(), &mut self.groups[task.group]);
         let shared = group.bytes.iter().sum::<f64>();
@@ -485,10 +446,7 @@ impl World {
 
     /// Transactions done by each group.
     pub fn done_by_group(&self) -> Vec<f64> {
-        self.groups
-            .iter()
-            .map(|g| g.tasks.iter().map(|&t| self.tasks[t].done).sum())
-            .collect()
+        self.groups.iter().map(|g| g.tasks.iter().map(|&t| self.tasks[t].done).sum()).collect()
     }
 
     /// Nodes each group has running tasks on, by home.
@@ -497,9 +455,7 @@ impl World {
             .tasks
             .iter()
             .filter(|&&t| !self.tasks[t].ended)
-            .fold(NodeSet::EMPTY, |set, &t| {
-                set.union(NodeSet::single(self.tasks[t].home))
-            })
+            .fold(NodeSet::EMPTY, |set, &t| set.union(NodeSet::single(self.tasks[t].home)))
     }
 
     /// Gives every `Owner::Task` extent that `which` picks a random owner among `tasks`: reuse by a collector.

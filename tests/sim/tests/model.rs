@@ -6,30 +6,17 @@ use numart_sim::fit::{TARGETS, figures, pinned_controller_load, worst_error};
 #[test]
 fn both_sets_give_seed_0_within_0_04() {
     for c in MODELS {
-        println!(
-            "{}\n  figures {:.3?} wanted {TARGETS:?}",
-            c.line(),
-            figures(&c)
-        );
+        println!("{}\n  figures {:.3?} wanted {TARGETS:?}", c.line(), figures(&c));
         // The issue asks for 0.04; both sets reached 0.02 when they were frozen.
-        assert!(
-            worst_error(&c) <= 0.02,
-            "model {} is off by {:.4}",
-            c.name,
-            worst_error(&c)
-        );
+        assert!(worst_error(&c) <= 0.02, "model {} is off by {:.4}", c.name, worst_error(&c));
     }
 }
 
 #[test]
 fn the_sets_differ_in_what_seed_0_does_not_identify() {
-    let (a, b) = (
-        pinned_controller_load(&MODEL_A),
-        pinned_controller_load(&MODEL_B),
-    );
+    let (a, b) = (pinned_controller_load(&MODEL_A), pinned_controller_load(&MODEL_B));
     assert!(b - a > 0.1, "controller loads {a:.3} and {b:.3}");
-    let shared =
-        |c: numart_sim::constants::Constants| c.shared_lines / (c.shared_lines + c.private_lines);
+    let shared = |c: numart_sim::constants::Constants| c.shared_lines / (c.shared_lines + c.private_lines);
     assert!(shared(MODEL_B) > 2.0 * shared(MODEL_A));
 }
 

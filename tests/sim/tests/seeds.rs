@@ -1,60 +1,31 @@
-//! The figures to beat, as a named subset: fewer seeds than the tables of `cargo bench --bench seeds`, the same bars.
+//! The figures to beat. Each claim has a named subset, run by default, and its full number of seeds, ignored by default and
+//! run by `cargo test --release -p numart-sim -- --include-ignored`; the bars are the same.
 
+use numart_sim::claims::{Verdict, placement, stability, throughput};
 use numart_sim::column::Column;
-use numart_sim::constants::MODELS;
+use numart_sim::constants::{Constants, MODELS};
 use numart_sim::machine::Machine;
-use numart_sim::rng::Rng;
+use numart_sim::runs::subset;
 use numart_sim::seed0::{self, Shape, Start};
-use numart_sim::stats::{cov_percent, max, median, min};
-use numart_sim::{noise, seed1, seed2, seed3, seed4, tables};
+use numart_sim::{seed3, tables};
+
+fn under_both(claim: impl Fn(&Constants) -> Verdict) {
+    let mut all = Verdict::default();
+    MODELS.iter().for_each(|c| all.add(claim(c)));
+    all.judge();
+}
 
 #[test]
 fn seed0_reaches_pinned() {
-    for c in MODELS {
-        for index in 0..4 {
-            for mib in [25.0, 400.0] {
-                for start in [Start::FirstNode, Start::Uniform] {
-                    let shape = Shape::of(index, mib, start);
-                    let pinned = tables::pinned_rate(&c, shape);
-                    for seed in 0..2 {
-                        let run = seed0::run(
-                            seed0::build(
-                                Machine::eight_by_ten(&c),
-                                &c,
-                                shape,
-                                Column::Numart,
-                                seed,
-                            ),
-                            240.0,
-                        );
-                        let case = format!("model {} {shape:?} seed {seed}: {run:?}", c.name);
-                        assert!(
-                            run.steady.iter().sum::<f64>() >= 0.98 * pinned,
-                            "steady sum, {case}"
-                        );
-                        assert!(
-                            min(&run.steady) >= 0.97 * pinned / shape.instances as f64,
-                            "worst instance, {case}"
-                        );
-                        assert!(
-                            max(&run.steady) / min(&run.steady) <= 1.02,
-                            "spread, {case}"
-                        );
-                        let copying = shape.all_bytes() / 2e9;
-                        let whole = run.whole.iter().sum::<f64>() / pinned;
-                        let bar = if mib < 100.0 {
-                            0.98
-                        } else {
-                            0.98 - copying / 240.0
-                        };
-                        assert!(whole >= bar, "whole {whole} of {bar}, {case}");
-                        let local = run.local_at.expect("95 % local at some time");
-                        assert!(local <= 1.3 * copying + 2.0, "95 % local, {case}");
-                    }
-                }
-            }
-        }
-    }
+    let seeds = subset("seed 0, seeds", 20, 2, 1);
+    let sizes = &[25.0, 400.0][..subset("seed 0, sizes (25, 400 MiB)", 2, 2, 1) as usize];
+    under_both(|c| throughput::seed0(c, sizes, seeds));
+}
+
+#[test]
+#[ignore = "full: 20 seeds, two minutes in a release build"]
+fn seed0_reaches_pinned_full() {
+    under_both(|c| throughput::seed0(c, &[25.0, 400.0], 20));
 }
 
 #[test]
@@ -64,14 +35,8 @@ fn seed0_the_group_step_is_worth_it() {
     let shape = Shape::of(2, 25.0, Start::Uniform);
     let pinned = tables::pinned_rate(&c, shape);
     let steady = |column| {
-        seed0::run(
-            seed0::build(Machine::eight_by_ten(&c), &c, shape, column, 0),
-            120.0,
-        )
-        .steady
-        .iter()
-        .sum::<f64>()
-            / pinned
+        let world = seed0::build(Machine::eight_by_ten(&c), &c, shape, column, 0);
+        seed0::run(world, 120.0).steady.iter().sum::<f64>() / pinned
     };
     assert!(steady(Column::Numart) > 0.98);
     assert!(steady(Column::NoGroupStep) < 0.95);
@@ -79,234 +44,118 @@ fn seed0_the_group_step_is_worth_it() {
 
 #[test]
 fn churn_is_left_alone() {
-    for c in MODELS {
-        for index in 0..4 {
-            let share = tables::churn_share(&c, index, Column::Numart);
-            assert!(share <= 0.01, "model {} case {index}: {share}", c.name);
-        }
+    let cases = subset("churn, cases (I to IV)", 4, 4, 1);
+    let seconds = subset("churn, seconds", 240, 240, 60) as f64;
+    under_both(|c| throughput::churn(c, cases, seconds));
+    if subset("churn, run without the rule", 1, 1, 0) == 1 {
+        let without = tables::churn_share(&MODELS[0], 1, Column::NoPayback, 240.0);
+        assert!(without > 0.01, "the rule is what does it: {without}");
     }
-    assert!(
-        tables::churn_share(&MODELS[0], 1, Column::NoPayback) > 0.01,
-        "the rule is what does it"
-    );
 }
 
 #[test]
 fn noise_without_change_of_load_moves_nothing() {
-    for c in MODELS {
-        for index in 0..4 {
-            let mut world = seed0::build(
-                Machine::eight_by_ten(&c),
-                &c,
-                Shape::of(index, 25.0, Start::Uniform),
-                Column::Numart,
-                1,
-            );
-            world.run(60.0);
-            let (before, minutes) = (world.migrated, 5.0);
-            noise::run_preempted(&mut world, 60.0 * minutes, 1.0, 2.0, &mut Rng::new(1));
-            let all: f64 = world.extents.iter().map(|e| e.bytes).sum();
-            let share = (world.migrated - before) / all / minutes;
-            assert!(
-                share <= 0.001,
-                "model {} case {index}: {share} per minute",
-                c.name
-            );
-        }
-    }
+    let seeds = subset("noise, seeds", 20, 1, 1);
+    under_both(|c| throughput::quiet_under_noise(c, seeds));
+}
+
+#[test]
+#[ignore = "full: 20 seeds"]
+fn noise_without_change_of_load_moves_nothing_full() {
+    under_both(|c| throughput::quiet_under_noise(c, 20));
 }
 
 #[test]
 fn no_group_collapses_onto_fewer_nodes_than_its_load_needs() {
-    // A lone task, half load, full load, twice the load: the nodes used hold the load, or all of them are used.
-    for c in MODELS {
-        for (warehouses, least) in [(1, 1), (40, 4), (80, 8), (160, 8)] {
-            let shape = Shape {
-                instances: 1,
-                warehouses,
-                ..Shape::of(3, 25.0, Start::FirstNode)
-            };
-            let mut world = seed0::build(Machine::eight_by_ten(&c), &c, shape, Column::Numart, 3);
-            world.run(20.0);
-            let used = world.nodes_of_group(0).len();
-            assert!(used >= least, "{warehouses} tasks on {used} nodes");
-            let mut load = [0usize; 8];
-            world.tasks.iter().for_each(|t| load[t.home] += 1);
-            let most = *load.iter().max().unwrap();
-            assert!(most <= (warehouses / 8).max(10) + 1, "{load:?}");
-        }
-        let shape = Shape {
-            instances: 1,
-            warehouses: 1,
-            ..Shape::of(3, 25.0, Start::FirstNode)
-        };
-        let mut world = seed0::build(Machine::eight_by_ten(&c), &c, shape, Column::Numart, 3);
-        world.run(5.0);
-        assert!(
-            world.local_share() > 0.99,
-            "a lone task and its memory meet"
-        );
-    }
+    let seeds = subset("widths, seeds", 20, 2, 1);
+    under_both(|c| throughput::no_collapse(c, seeds));
+}
+
+#[test]
+#[ignore = "full: 20 seeds"]
+fn no_group_collapses_onto_fewer_nodes_than_its_load_needs_full() {
+    under_both(|c| throughput::no_collapse(c, 20));
 }
 
 #[test]
 fn seed4_reaches_manual_with_small_and_huge_pages() {
-    for c in MODELS {
-        for (huge, bar) in [(false, 0.987), (true, 0.997)] {
-            for start in [Start::FirstNode, Start::Uniform] {
-                let steady = |column, seed| {
-                    seed0::run(seed4::build(&c, huge, start, column, seed), 40.0)
-                        .steady
-                        .iter()
-                        .sum::<f64>()
-                };
-                let pinned = seed0::run(seed4::build(&c, huge, start, Column::Pinned, 1), 2.0)
-                    .steady
-                    .iter()
-                    .sum::<f64>();
-                let ours = steady(Column::Numart, 1) / pinned;
-                assert!(
-                    ours >= bar,
-                    "model {} huge {huge} {start:?}: {ours}",
-                    c.name
-                );
-                if huge {
-                    assert!(
-                        steady(Column::MemoryOnly, 1) / pinned < 0.9
-                            && steady(Column::TasksOnly, 1) / pinned < 0.9
-                    );
-                }
-            }
-        }
-    }
+    let seeds = subset("seed 4, seeds", 10, 1, 1);
+    let sizes = &[true, false][..subset("seed 4, extents (2 MiB, 4 KiB)", 2, 2, 1) as usize];
+    under_both(|c| throughput::seed4(c, sizes, seeds));
+}
+
+#[test]
+#[ignore = "full: 10 seeds"]
+fn seed4_reaches_manual_with_small_and_huge_pages_full() {
+    under_both(|c| throughput::seed4(c, &[false, true], 10));
 }
 
 #[test]
 fn seed3_converges_and_stays() {
-    for c in MODELS {
-        let build = |seed| {
-            seed3::build(
-                Machine::direct("4x20", 4, 20, &c),
-                &c,
-                (8, 20, 1000.0, true),
-                Column::Numart,
-                seed,
-            )
-        };
-        let runs: Vec<_> = (0..40).map(|s| seed3::run(&mut build(s), 120.0)).collect();
-        let at: Vec<f64> = runs
-            .iter()
-            .map(|r| r.strong_at.expect("converged"))
-            .collect();
-        assert!(median(&at) <= 2.0 && max(&at) <= 10.0, "{at:?}");
-        for (run, at) in runs.iter().zip(&at) {
-            assert!(
-                !run.relapsed && run.memory_share > 0.95 && run.balance == 0,
-                "{run:?}"
-            );
-            assert!(
-                run.memory_at.unwrap() <= at + 1.2 * 8.0 * 1000.0 * 1048576.0 / 2e9,
-                "{run:?}"
-            );
-        }
-        let mut world = build(1);
-        seed3::run(&mut world, 30.0);
-        seed3::kick(&mut world);
-        let again = seed3::run(&mut world, 60.0);
-        assert!(
-            again.strong_at.is_some_and(|t| t <= 2.0) && !again.relapsed,
-            "after a kick: {again:?}"
-        );
-    }
+    let seeds = subset("seed 3, seeds", 200, 20, 4);
+    under_both(|c| placement::seed3(c, seeds));
+    under_both(|c| placement::seed3_kick(c, seeds.min(2)));
     // As before 2014: with swaps only it does not converge.
     let c = MODELS[0];
-    let mut world = seed3::build(
-        Machine::direct("4x20", 4, 20, &c),
-        &c,
-        (8, 20, 1000.0, true),
-        Column::SwapsOnly,
-        1,
-    );
+    let machine = Machine::direct("4x20", 4, 20, &c);
+    let mut world = seed3::build(machine, &c, (8, 20, 1000.0, true), Column::SwapsOnly, 1);
     assert!(seed3::run(&mut world, 60.0).strong_at.is_none());
 }
 
 #[test]
+#[ignore = "full: 200 seeds"]
+fn seed3_converges_and_stays_full() {
+    under_both(|c| placement::seed3(c, 200));
+    under_both(|c| placement::seed3_kick(c, 20));
+}
+
+#[test]
 fn seed3_all_sixteen_shapes() {
-    for c in MODELS {
-        for shape in seed3::SHAPES {
-            for seed in 0..3 {
-                let mut world = seed3::build(
-                    Machine::direct("4x20", 4, 20, &c),
-                    &c,
-                    shape,
-                    Column::Numart,
-                    seed,
-                );
-                let run = seed3::run(&mut world, 30.0);
-                assert!(
-                    run.strong_at.is_some_and(|t| t <= 10.0) && !run.relapsed,
-                    "model {} {shape:?}: {run:?}",
-                    c.name
-                );
-            }
-        }
-    }
+    let seeds = subset("seed 3, seeds of the sixteen shapes", 20, 3, 1);
+    under_both(|c| placement::seed3_shapes(c, seeds));
+}
+
+#[test]
+#[ignore = "full: 20 seeds"]
+fn seed3_all_sixteen_shapes_full() {
+    under_both(|c| placement::seed3_shapes(c, 20));
 }
 
 #[test]
 fn seed1_is_within_a_twentieth_of_hard_binding_and_locality_beats_warmth() {
-    for c in MODELS {
-        for test in seed1::TESTS {
-            let hard = seed1::run(&c, test, Column::Pinned, 0.0, false, 1).elapsed;
-            for warmth in [0.0, 0.001] {
-                let here = seed1::run(&c, test, Column::Numart, warmth, false, 1);
-                let warm = seed1::run(&c, test, Column::Numart, warmth, true, 1);
-                assert!(
-                    here.elapsed <= 1.05 * hard,
-                    "model {} {}: {here:?} against {hard}",
-                    c.name,
-                    test.name
-                );
-                assert!(
-                    here.elapsed <= 1.01 * warm.elapsed,
-                    "{}: {here:?} against {warm:?}",
-                    test.name
-                );
-                let budget = if test.name == "numa01" { 0.017 } else { 0.01 };
-                assert!(here.balancing <= budget, "{}: {here:?}", test.name);
-            }
-        }
-    }
+    let warmths = &[0.001, 0.0][..subset("seed 1, warmths (1, 0.3, 0 ms)", 3, 2, 1) as usize];
+    let seeds = subset("seed 1, seeds", 10, 1, 1);
+    under_both(|c| placement::seed1(c, seeds, warmths));
+}
+
+#[test]
+#[ignore = "full: 10 seeds, three warmths"]
+fn seed1_is_within_a_twentieth_of_hard_binding_and_locality_beats_warmth_full() {
+    under_both(|c| placement::seed1(c, 10, &[0.0, 0.0003, 0.001]));
 }
 
 #[test]
 fn seed2_is_no_worse_and_no_less_stable_than_none() {
-    for c in MODELS {
-        for (per_socket, work) in [
-            (1, tables::WORKS[6]),
-            (2, tables::WORKS[2]),
-            (2, tables::WORKS[5]),
-            (4, tables::WORKS[7]),
-        ] {
-            let noise =
-                tables::run_noise(&c, per_socket, work, tables::tip_cov(per_socket, work), 20);
-            let go = |column| {
-                (0..20)
-                    .map(|s| seed2::run(&c, per_socket, work, column, noise, s))
-                    .collect::<Vec<f64>>()
-            };
-            let (none, ours) = (go(Column::None), go(Column::Numart));
-            let case = format!("model {} NPS{per_socket} {work:?}", c.name);
-            assert!(
-                cov_percent(&ours) <= cov_percent(&none) * 1.001,
-                "{case}: {} {}",
-                cov_percent(&ours),
-                cov_percent(&none)
-            );
-            assert!(
-                median(&ours) >= 0.98 * median(&none) && min(&ours) >= 0.95 * min(&none),
-                "{case}"
-            );
-        }
+    let seeds = subset("seed 2, runs", 100, 20, 5);
+    let cases = subset("seed 2, cases", 27, 4, 2) as usize;
+    for (per_socket, work) in
+        [(2, tables::WORKS[2]), (2, tables::WORKS[5]), (1, tables::WORKS[6]), (4, tables::WORKS[7])]
+            .into_iter()
+            .take(cases)
+    {
+        under_both(|c| stability::seed2(c, per_socket, &[work], seeds));
     }
+}
+
+#[test]
+#[ignore = "full: 100 runs of nine workloads on one, two and four nodes per socket; STREAM also 10 runs"]
+fn seed2_is_no_worse_and_no_less_stable_than_none_full() {
+    under_both(|c| {
+        let mut all = Verdict::default();
+        for per_socket in [1, 2, 4] {
+            all.add(stability::seed2(c, per_socket, &tables::WORKS, 100));
+            all.add(stability::seed2(c, per_socket, &tables::WORKS[7..], 10));
+        }
+        all
+    });
 }

@@ -15,11 +15,7 @@ fn a_pass_over_a_million_extents() {
     for e in 0..1_000_000usize {
         let owner = e % 10_000;
         // One in fifty is somewhere else than its owner.
-        let node = if e % 50 == 0 {
-            (owner + 1) % 64
-        } else {
-            owner % 64
-        };
+        let node = if e % 50 == 0 { (owner + 1) % 64 } else { owner % 64 };
         scene.memory.push(Memory::new(node, vec![(owner, 1e5)]));
     }
     let mut state = State::new(Config::default());

@@ -42,7 +42,7 @@ pub const CHURN_PAUSE: Duration = Duration::from_secs(8);
 pub const CHURN_PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Spell over which the cost of copying is spread when a home is judged, and the longest an extent is expected to
 /// stay with its owner: 30 s, the order of a server's phases (design says no number; the ablation says what it does).
-pub const HORIZON: Duration = Duration::from_secs(30);
+pub const HORIZON: Duration = Duration::from_secs(60);
 /// Half-life of what is remembered of each node's capacity. Stealing answers a neighbour at once; homes, whose change is
 /// judged over [`HORIZON`], answer one that stays. With neighbours that take 0 to 2 of 10 CPUs, anew each second, the
 /// balancer without this moved 300 % to 2,500 % of the memory per minute (simulator).

@@ -53,23 +53,13 @@ pub(crate) struct Placement<'v> {
 /// Extra latency of a part loaded to `rho`, as a share of its idle latency (M/M/1 sojourn, flattened at low load;
 /// linear above 0.9 so that it stays finite).
 pub(crate) fn queueing(rho: f64) -> f64 {
-    if rho < 0.9 {
-        rho * rho / (1.0 - rho)
-    } else {
-        8.1 + (rho - 0.9) * 99.0
-    }
+    if rho < 0.9 { rho * rho / (1.0 - rho) } else { 8.1 + (rho - 0.9) * 99.0 }
 }
 
 /// Share of each node of a wide home: by its CPUs.
 pub(crate) fn fractions(view: &View, home: NodeSet) -> impl Iterator<Item = (usize, f64)> {
-    let total: f64 = home
-        .iter()
-        .filter(|&i| i < view.n)
-        .map(|i| view.cap[i].max(1e-3))
-        .sum();
-    home.iter()
-        .filter(|&i| i < view.n)
-        .map(move |i| (i, view.cap[i].max(1e-3) / total))
+    let total: f64 = home.iter().filter(|&i| i < view.n).map(|i| view.cap[i].max(1e-3)).sum();
+    home.iter().filter(|&i| i < view.n).map(move |i| (i, view.cap[i].max(1e-3) / total))
 }
 
 /// How a group's shared memory should lie: over its active nodes, in proportion to use and bandwidth.
@@ -114,15 +104,10 @@ impl<'v> Placement<'v> {
 
     /// The whole cost. Nodes many steps.
     pub(crate) fn cost(&self) -> Cost {
-        let mut cost = Cost {
-            stall: self.own.0 + self.shared.0,
-            copy: self.own.1 + self.shared.1,
-            ..Cost::default()
-        };
+        let mut cost = Cost { stall: self.own.0 + self.shared.0, copy: self.own.1 + self.shared.1, ..Cost::default() };
         for i in 0..self.view.n {
             cost.wait += self.wait(i);
-            cost.queue +=
-                self.lines[i] * LOCAL_LINE_S * queueing(self.lines[i] / self.view.line_cap[i]);
+            cost.queue += self.lines[i] * LOCAL_LINE_S * queueing(self.lines[i] / self.view.line_cap[i]);
         }
         cost
     }
@@ -147,10 +132,7 @@ impl<'v> Placement<'v> {
         let share = if self.view.rules.small_imbalance {
             self.view.full(node)
         } else {
-            let (all, cap) = (
-                self.load.iter().sum::<f64>(),
-                self.view.cap.iter().sum::<f64>(),
-            );
+            let (all, cap) = (self.load.iter().sum::<f64>(), self.view.cap.iter().sum::<f64>());
             self.view.cap[node] * all / cap.max(1e-9)
         };
         // A node without CPUs still has a price, and not one that drowns all others.
@@ -247,11 +229,7 @@ impl<'v> Placement<'v> {
         self.shared.0 += sign * self.group_cost[g].0;
         self.shared.1 += sign * self.group_cost[g].1;
         let mut weights = [0.0; super::MAX_NODES];
-        spread(
-            self.view,
-            clean(&mut self.group_cpus[g * n..(g + 1) * n]),
-            &mut weights[..n],
-        );
+        spread(self.view, clean(&mut self.group_cpus[g * n..(g + 1) * n]), &mut weights[..n]);
         for (line, w) in self.lines.iter_mut().zip(weights) {
             *line += sign * w * self.view.groups[g].shared;
         }
@@ -261,26 +239,16 @@ impl<'v> Placement<'v> {
         let view = self.view;
         let n = view.n;
         let mut weights = [0.0; super::MAX_NODES];
-        spread(
-            view,
-            clean(&mut self.group_cpus[g * n..(g + 1) * n]),
-            &mut weights[..n],
-        );
+        spread(view, clean(&mut self.group_cpus[g * n..(g + 1) * n]), &mut weights[..n]);
         let mut stall = 0.0;
         for (i, &lines) in self.group_lines[g * n..(g + 1) * n].iter().enumerate() {
             if lines > 0.0 {
-                let per_line: f64 = weights[..n]
-                    .iter()
-                    .zip(&view.line_s[i * n..])
-                    .map(|(w, s)| w * s)
-                    .sum();
+                let per_line: f64 = weights[..n].iter().zip(&view.line_s[i * n..]).map(|(w, s)| w * s).sum();
                 stall += lines * per_line;
             }
         }
         let total = view.groups[g].held_total;
-        let misplaced: f64 = (0..n)
-            .map(|m| (view.group_held[g * n + m] - weights[m] * total).max(0.0))
-            .sum();
+        let misplaced: f64 = (0..n).map(|m| (view.group_held[g * n + m] - weights[m] * total).max(0.0)).sum();
         (stall, misplaced * view.copy_s)
     }
 }
@@ -314,10 +282,7 @@ fn clean(cpus: &mut [f64]) -> &[f64] {
 pub(crate) fn own_cost(view: &View, a: usize, home: NodeSet) -> (f64, f64) {
     let n = view.n;
     let affinity = &view.affinities[a];
-    let (fixed, held) = (
-        &view.fixed[a * n..(a + 1) * n],
-        &view.held[a * n..(a + 1) * n],
-    );
+    let (fixed, held) = (&view.fixed[a * n..(a + 1) * n], &view.held[a * n..(a + 1) * n]);
     let mut stall = 0.0;
     let mut in_place = 0.0;
     for (i, f) in fractions(view, home) {
@@ -325,27 +290,14 @@ pub(crate) fn own_cost(view: &View, a: usize, home: NodeSet) -> (f64, f64) {
         let private: f64 = if home.len() == 1 {
             view.line_s[i * n + view.near[i]]
         } else {
-            fractions(view, home)
-                .map(|(m, g)| g * view.line_s[i * n + view.near[m]])
-                .sum()
+            fractions(view, home).map(|(m, g)| g * view.line_s[i * n + view.near[m]]).sum()
         };
         stall += f * affinity.private * private;
         if affinity.fixed_total > 0.0 {
-            stall += f * fixed
-                .iter()
-                .zip(&view.line_s[i * n..])
-                .map(|(l, s)| l * s)
-                .sum::<f64>();
+            stall += f * fixed.iter().zip(&view.line_s[i * n..]).map(|(l, s)| l * s).sum::<f64>();
         }
         in_place += held[view.near[i]].min(f * affinity.held_total);
     }
-    let moved = if home == affinity.home {
-        0.0
-    } else {
-        MOVE_S / HORIZON.as_secs_f64()
-    };
-    (
-        stall,
-        (affinity.held_total - in_place).max(0.0) * view.copy_s + moved,
-    )
+    let moved = if home == affinity.home { 0.0 } else { MOVE_S / HORIZON.as_secs_f64() };
+    (stall, (affinity.held_total - in_place).max(0.0) * view.copy_s + moved)
 }

@@ -13,22 +13,12 @@ pub(crate) const NOTHING: f64 = 1e-6;
 ///
 /// One half-life of time halves; as many new bytes as are remembered halve too, so that a burst after a phase change
 /// outweighs history at once. With `per_pass` (only to measure what it costs) every pass halves.
-pub(crate) fn factor(
-    elapsed_s: f64,
-    half_life: Duration,
-    old: f64,
-    fresh: f64,
-    per_pass: bool,
-) -> f64 {
+pub(crate) fn factor(elapsed_s: f64, half_life: Duration, old: f64, fresh: f64, per_pass: bool) -> f64 {
     if per_pass {
         return 0.5;
     }
     let halves = elapsed_s.max(0.0) / half_life.as_secs_f64().max(1e-3);
-    let volume = if old > NOTHING {
-        (fresh / old).min(64.0)
-    } else {
-        0.0
-    };
+    let volume = if old > NOTHING { (fresh / old).min(64.0) } else { 0.0 };
     (-(halves + volume)).exp2()
 }
 
@@ -59,9 +49,7 @@ mod tests {
     fn the_length_of_passes_does_not_matter_without_traffic() {
         let half = Duration::from_secs(2);
         let one: f64 = factor(10.0, half, 1.0, 0.0, false);
-        let many: f64 = (0..100)
-            .map(|_| factor(0.1, half, 1.0, 0.0, false))
-            .product();
+        let many: f64 = (0..100).map(|_| factor(0.1, half, 1.0, 0.0, false)).product();
         assert!((one - many).abs() < 1e-12 && (one - 1.0 / 32.0).abs() < 1e-12);
     }
 
@@ -75,20 +63,14 @@ mod tests {
     fn t6_a_count_of_one_decays_to_zero() {
         let mut sums = [1.0];
         for _ in 0..40 {
-            shrink(
-                &mut sums,
-                factor(2.0, Duration::from_secs(2), 1.0, 0.0, false),
-            );
+            shrink(&mut sums, factor(2.0, Duration::from_secs(2), 1.0, 0.0, false));
         }
         assert_eq!(sums, [0.0]);
     }
 
     #[test]
     fn as_many_new_bytes_as_remembered_halve_the_old() {
-        assert_eq!(
-            factor(0.0, Duration::from_secs(2), 100.0, 100.0, false),
-            0.5
-        );
+        assert_eq!(factor(0.0, Duration::from_secs(2), 100.0, 100.0, false), 0.5);
         assert!(factor(0.0, Duration::from_secs(2), 1.0, f64::MAX, false) >= 0.0);
     }
 }

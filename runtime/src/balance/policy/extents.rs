@@ -9,8 +9,8 @@
 //! is left alone, for twice as long each time. A failed move is tried again after a second and slows nothing else (T1).
 
 use super::config::{
-    CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, FRESH_STAY, HORIZON, LINE,
-    MAX_EXTENT_MOVES, OTHERS_SHARE, PAY_TIMES, PRIVATE_SHARE,
+    CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, FRESH_STAY, HORIZON, LINE, MAX_EXTENT_MOVES, OTHERS_SHARE,
+    PAY_TIMES, PRIVATE_SHARE,
 };
 use super::cost::Placement;
 use super::interleave;
@@ -72,25 +72,14 @@ fn user(state: &State, extent: &Extent) -> (u8, u64) {
             .histories
             .get(extent.owner as usize)
             .is_some_and(|h| h.settled_away() == Some(usize::from(extent.away_node)));
-    if away {
-        (extent.away_node, extent.away_bytes)
-    } else {
-        (extent.top_node, extent.top_bytes)
-    }
+    if away { (extent.away_node, extent.away_bytes) } else { (extent.top_node, extent.top_bytes) }
 }
 
 /// Adds the window to the histories. One step per extent.
 pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
-    let slots = snapshot
-        .extents
-        .iter()
-        .map(|e| e.slot)
-        .filter(|&s| s < MAX_SLOTS)
-        .max();
+    let slots = snapshot.extents.iter().map(|e| e.slot).filter(|&s| s < MAX_SLOTS).max();
     if let Some(most) = slots.filter(|&s| s as usize >= state.extents.len()) {
-        state
-            .extents
-            .resize(most as usize + 1, ExtentHistory::default());
+        state.extents.resize(most as usize + 1, ExtentHistory::default());
     }
     let now = snapshot.now_ns;
     let keep = (-elapsed_s / state.config.half_life.as_secs_f64().max(1e-3)).exp2();
@@ -111,17 +100,11 @@ pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
         history.fails = extent.failed || (history.fails && history.node == extent.node);
         history.node = extent.node;
         if extent.failed {
-            history.paused_until_ns = history
-                .paused_until_ns
-                .max(now.saturating_add(FAILED_PAUSE_NS));
+            history.paused_until_ns = history.paused_until_ns.max(now.saturating_add(FAILED_PAUSE_NS));
         }
         if elapsed_s > 0.0 {
             let fresh = extent.touched as f64 / elapsed_s;
-            history.rate = if history.rate == 0.0 {
-                fresh
-            } else {
-                history.rate * keep + fresh * (1.0 - keep)
-            };
+            history.rate = if history.rate == 0.0 { fresh } else { history.rate * keep + fresh * (1.0 - keep) };
         }
         if extent.touched == 0 {
             continue;
@@ -137,11 +120,7 @@ pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
         history.top_share = (bytes as f64 / whole) as f32;
         let affinity = snapshot.affinities.get(extent.owner as usize);
         let private = affinity.is_some() && extent.owner_bytes as f64 >= PRIVATE_SHARE * whole;
-        let owner = if private {
-            affinity.map_or(u64::MAX, |a| a.id)
-        } else {
-            history.owner
-        };
+        let owner = if private { affinity.map_or(u64::MAX, |a| a.id) } else { history.owner };
         if private == history.private && owner == history.owner {
             history.windows = history.windows.saturating_add(1);
         } else {
@@ -155,9 +134,7 @@ impl ExtentHistory {
         if self.pays_ns > now {
             // It was moved for someone who has left it before the copy was worth it.
             self.churns = self.churns.saturating_add(1);
-            let pause = CHURN_PAUSE
-                .saturating_mul(1 << u32::from(self.churns - 1).min(10))
-                .min(CHURN_PAUSE_MAX);
+            let pause = CHURN_PAUSE.saturating_mul(1 << u32::from(self.churns - 1).min(10)).min(CHURN_PAUSE_MAX);
             self.paused_until_ns = now.saturating_add(pause.as_nanos() as u64);
         }
         self.pays_ns = 0;
@@ -166,11 +143,7 @@ impl ExtentHistory {
 
     /// Seconds it is expected to stay with its owner: as long as it has so far, and long if it never churned.
     fn stay_s(&self, now: u64) -> f64 {
-        let fresh = if self.churns == 0 {
-            FRESH_STAY.as_secs_f64()
-        } else {
-            0.0
-        };
+        let fresh = if self.churns == 0 { FRESH_STAY.as_secs_f64() } else { 0.0 };
         (now.saturating_sub(self.since_ns) as f64 * 1e-9).clamp(fresh, HORIZON.as_secs_f64())
     }
 }
@@ -180,10 +153,8 @@ pub(crate) struct Free(Vec<f64>);
 
 impl Free {
     pub(crate) fn new(snapshot: &Snapshot, n: usize) -> Self {
-        let spare = |i: usize| {
-            snapshot.nodes[i].memory_free as f64
-                - FREE_SHARE * snapshot.nodes[i].memory_total as f64
-        };
+        let spare =
+            |i: usize| snapshot.nodes[i].memory_free as f64 - FREE_SHARE * snapshot.nodes[i].memory_total as f64;
         Free((0..n).map(spare).collect())
     }
 
@@ -203,11 +174,7 @@ impl Free {
 }
 
 /// Chooses the extents to move under the planned homes, and the shares shared memory should have.
-pub(crate) fn plan(
-    state: &mut State,
-    snapshot: &Snapshot,
-    planned: &Placement<'_>,
-) -> (Vec<ExtentMove>, Vec<Weights>) {
+pub(crate) fn plan(state: &mut State, snapshot: &Snapshot, planned: &Placement<'_>) -> (Vec<ExtentMove>, Vec<Weights>) {
     let view = planned.view;
     let n = view.n;
     let mut wanted: Vec<ExtentMove> = Vec::new();
@@ -246,14 +213,7 @@ pub(crate) fn plan(
                 let saved = view.line_s[user * n + at] - view.line_s[user * n + to];
                 let gain = history.rate / LINE * scale * saved * history.stay_s(snapshot.now_ns);
                 if pays(state, extent, gain) && saved > 0.0 {
-                    push(
-                        &mut wanted,
-                        extent,
-                        to,
-                        reason,
-                        gain,
-                        state.config.migration_bytes_per_s,
-                    );
+                    push(&mut wanted, extent, to, reason, gain, state.config.migration_bytes_per_s);
                 }
             }
         } else if let (Some(g), true) = (group, history.windows >= 2 && !history.private) {
@@ -266,26 +226,13 @@ pub(crate) fn plan(
         free.take(usize::from(m.to), m.bytes as f64);
     }
     for (g, extents) in shared.iter().enumerate() {
-        interleave::plan(
-            state,
-            snapshot,
-            planned,
-            g,
-            extents,
-            &mut free,
-            &mut wanted,
-            &mut weights,
-        );
+        interleave::plan(state, snapshot, planned, g, extents, &mut free, &mut wanted, &mut weights);
     }
     (limit(state, snapshot, wanted, n), weights)
 }
 
 /// Where an extent that has one user should go.
-fn follow(
-    state: &State,
-    extent: &Extent,
-    planned: &Placement<'_>,
-) -> Option<(usize, ExtentReason)> {
+fn follow(state: &State, extent: &Extent, planned: &Placement<'_>) -> Option<(usize, ExtentReason)> {
     let view = planned.view;
     let history = &state.extents[extent.slot as usize];
     let owner = extent.owner as usize;
@@ -295,10 +242,7 @@ fn follow(
         }
         let home = match planned.homes[owner].only() {
             // A thief that stayed, or a long closure elsewhere: memory goes where it is used.
-            Some(home) => state.histories[owner]
-                .settled_away()
-                .filter(|&i| i < view.n)
-                .unwrap_or(home),
+            Some(home) => state.histories[owner].settled_away().filter(|&i| i < view.n).unwrap_or(home),
             // A wide home has its memory spread over its nodes, and its loops run each part where it lies.
             None if planned.homes[owner].contains(usize::from(extent.node)) => {
                 return Some((usize::from(extent.node), ExtentReason::Private));
@@ -312,26 +256,16 @@ fn follow(
     let persistent = history.top_windows >= 2 && top < view.n;
     // Samples are few: two windows of the same node are the two-stage filter; a group's shared extents then still go
     // by use (interleave), as the kernel's rule h/i does.
-    let sampled_shared = extent.sampled
-        && view
-            .affinities
-            .get(owner)
-            .is_some_and(|a| a.group.is_some());
+    let sampled_shared = extent.sampled && view.affinities.get(owner).is_some_and(|a| a.group.is_some());
     // Its users are about to leave that node: following would send it the wrong way.
     let stays = view.affinities.get(owner).is_none_or(|a| {
-        a.group.map_or(planned.homes[owner].contains(top), |g| {
-            planned.group_cpus[g * view.n + top] > 1e-9
-        })
+        a.group.map_or(planned.homes[owner].contains(top), |g| planned.group_cpus[g * view.n + top] > 1e-9)
     });
     // Nor is it this node's own if the node does that much of all the group's touching.
-    let own = view
-        .affinities
-        .get(owner)
-        .and_then(|a| a.group)
-        .is_none_or(|g| {
-            let others = 1.0 - view.group_use[g * view.n + top.min(view.n - 1)];
-            1.0 - f64::from(history.top_share) <= OTHERS_SHARE * others
-        });
+    let own = view.affinities.get(owner).and_then(|a| a.group).is_none_or(|g| {
+        let others = 1.0 - view.group_use[g * view.n + top.min(view.n - 1)];
+        1.0 - f64::from(history.top_share) <= OTHERS_SHARE * others
+    });
     (persistent && stays && own && !sampled_shared).then(|| (view.near[top], ExtentReason::OneNode))
 }
 
@@ -385,9 +319,7 @@ pub(crate) fn just_spread(state: &State, extent: &Extent, now: u64) -> bool {
 /// Whether it was spread from `node` within that time, on input that has not changed since.
 pub(crate) fn just_left(state: &State, extent: &Extent, node: usize, now: u64) -> bool {
     let history = &state.extents[extent.slot as usize];
-    just_spread(state, extent, now)
-        && usize::from(history.spread_from) == node
-        && history.spread_ns > state.changed_ns
+    just_spread(state, extent, now) && usize::from(history.spread_from) == node && history.spread_ns > state.changed_ns
 }
 
 /// Whether moves of it have failed: it is tried, but nothing else is planned as if it would succeed.
@@ -401,20 +333,15 @@ pub(crate) fn unpaid(state: &State, extent: &Extent, now: u64) -> bool {
 }
 
 /// The most rewarding moves that fit: about a second of copying, the free memory, and a count.
-fn limit(
-    state: &mut State,
-    snapshot: &Snapshot,
-    mut wanted: Vec<ExtentMove>,
-    n: usize,
-) -> Vec<ExtentMove> {
+fn limit(state: &mut State, snapshot: &Snapshot, mut wanted: Vec<ExtentMove>, n: usize) -> Vec<ExtentMove> {
     let seed = state.config.seed;
     let better = |x: &ExtentMove, y: &ExtentMove| {
         let per_byte = |m: &ExtentMove| m.gain_s / (m.bytes.max(1) as f64);
         // To a tenth, so that noise in the gain does not decide the order: ties go by the hash.
         let step = |m: &ExtentMove| (per_byte(m).max(1e-300).ln() * 10.0).round();
-        step(y).total_cmp(&step(x)).then_with(|| {
-            ties::hash(seed, u64::from(x.slot), 3).cmp(&ties::hash(seed, u64::from(y.slot), 3))
-        })
+        step(y)
+            .total_cmp(&step(x))
+            .then_with(|| ties::hash(seed, u64::from(x.slot), 3).cmp(&ties::hash(seed, u64::from(y.slot), 3)))
     };
     // On a machine without a single node for memory, the nearest such node is the task's own.
     wanted.retain(|m| snapshot.nodes[usize::from(m.to)].takes_memory());
@@ -423,8 +350,7 @@ fn limit(
         wanted.truncate(MAX_EXTENT_MOVES);
     }
     wanted.sort_unstable_by(better);
-    let mut budget =
-        PLAN_SECONDS * state.config.migration_bytes_per_s - snapshot.backlog_bytes as f64;
+    let mut budget = PLAN_SECONDS * state.config.migration_bytes_per_s - snapshot.backlog_bytes as f64;
     let mut free = Free::new(snapshot, n);
     let mut planned = Vec::new();
     for m in wanted {
@@ -434,16 +360,13 @@ fn limit(
         }
         if free.take(usize::from(m.to), m.bytes as f64) {
             budget -= m.bytes as f64;
-            let stay = state.extents[m.slot as usize]
-                .stay_s(snapshot.now_ns)
-                .max(1e-3);
+            let stay = state.extents[m.slot as usize].stay_s(snapshot.now_ns).max(1e-3);
             let pay_s = if m.gain_s.is_finite() && m.gain_s > 0.0 {
                 (PAY_TIMES * m.copy_s / (m.gain_s / stay)).min(3600.0)
             } else {
                 0.0
             };
-            state.extents[m.slot as usize].pays_ns =
-                snapshot.now_ns.saturating_add((pay_s * 1e9) as u64).max(1);
+            state.extents[m.slot as usize].pays_ns = snapshot.now_ns.saturating_add((pay_s * 1e9) as u64).max(1);
             if m.reason == ExtentReason::Interleave {
                 let history = &mut state.extents[m.slot as usize];
                 history.spread_ns = snapshot.now_ns.max(1);

@@ -40,39 +40,24 @@ impl Pairs {
         elapsed_s: f64,
         config: &Config,
     ) -> Vec<GroupStep> {
-        let factor = decay::factor(
-            elapsed_s,
-            config.half_life,
-            0.0,
-            0.0,
-            !config.rules.time_decay,
-        );
+        let factor = decay::factor(elapsed_s, config.half_life, 0.0, 0.0, !config.rules.time_decay);
         for pair in self.0.values_mut() {
             pair.bytes *= factor;
         }
         for share in &snapshot.sharing {
-            let (Some(a), Some(b)) = (
-                snapshot.affinities.get(share.a as usize),
-                snapshot.affinities.get(share.b as usize),
-            ) else {
+            let (Some(a), Some(b)) =
+                (snapshot.affinities.get(share.a as usize), snapshot.affinities.get(share.b as usize))
+            else {
                 continue;
             };
             if a.id != b.id {
-                self.0
-                    .entry((a.id.min(b.id), a.id.max(b.id)))
-                    .or_default()
-                    .bytes += share.bytes as f64;
+                self.0.entry((a.id.min(b.id), a.id.max(b.id))).or_default().bytes += share.bytes as f64;
             }
         }
         let touched: BTreeMap<u64, f64> = if self.0.is_empty() {
             BTreeMap::new()
         } else {
-            snapshot
-                .affinities
-                .iter()
-                .zip(histories)
-                .map(|(a, h)| (a.id, h.touched()))
-                .collect()
+            snapshot.affinities.iter().zip(histories).map(|(a, h)| (a.id, h.touched())).collect()
         };
         let mut steps = Vec::new();
         self.0.retain(|&(a, b), pair| {
@@ -80,20 +65,13 @@ impl Pairs {
             let (Some(&ta), Some(&tb)) = (touched.get(&a), touched.get(&b)) else {
                 return false;
             };
-            let share = if ta.min(tb) > decay::NOTHING {
-                pair.bytes / ta.min(tb)
-            } else {
-                f64::from(u8::from(pair.joined))
-            };
+            let share =
+                if ta.min(tb) > decay::NOTHING { pair.bytes / ta.min(tb) } else { f64::from(u8::from(pair.joined)) };
             if pair.joined && share < SPLIT_SHARE {
                 steps.push(GroupStep::Split { a, b });
                 return false;
             }
-            pair.windows = if share >= JOIN_SHARE {
-                pair.windows.saturating_add(1)
-            } else {
-                0
-            };
+            pair.windows = if share >= JOIN_SHARE { pair.windows.saturating_add(1) } else { 0 };
             if !pair.joined && pair.windows >= JOIN_WINDOWS {
                 pair.joined = true;
                 steps.push(GroupStep::Join { a, b, share });
@@ -122,12 +100,7 @@ pub(crate) fn groups(snapshot: &Snapshot, pairs: &Pairs) -> (Vec<Option<usize>>,
         }
     }
     if pairs.0.values().any(|p| p.joined) {
-        let index: BTreeMap<u64, usize> = snapshot
-            .affinities
-            .iter()
-            .enumerate()
-            .map(|(i, a)| (a.id, i))
-            .collect();
+        let index: BTreeMap<u64, usize> = snapshot.affinities.iter().enumerate().map(|(i, a)| (a.id, i)).collect();
         for (&(a, b), _) in pairs.0.iter().filter(|(_, p)| p.joined) {
             if let (Some(&a), Some(&b)) = (index.get(&a), index.get(&b)) {
                 unite(&mut parent, a, b);

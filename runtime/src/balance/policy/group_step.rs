@@ -47,26 +47,17 @@ struct Used {
 }
 
 /// Packs all groups afresh and returns the homes if they are better than `now` by a margin.
-pub(crate) fn repack(
-    state: &State,
-    snapshot: &Snapshot,
-    now: &Placement<'_>,
-) -> Option<Vec<NodeSet>> {
+pub(crate) fn repack(state: &State, snapshot: &Snapshot, now: &Placement<'_>) -> Option<Vec<NodeSet>> {
     let view = now.view;
     if view.tasks.is_empty() || view.affinities.is_empty() {
         return None;
     }
     let homes = pack(snapshot, view);
-    let changed: Vec<usize> = (0..homes.len())
-        .filter(|&a| homes[a] != now.homes[a])
-        .collect();
+    let changed: Vec<usize> = (0..homes.len()).filter(|&a| homes[a] != now.homes[a]).collect();
     if changed.is_empty() {
         return None;
     }
-    if changed
-        .iter()
-        .any(|&a| state.just_left(a, homes[a], snapshot.now_ns))
-    {
+    if changed.iter().any(|&a| state.just_left(a, homes[a], snapshot.now_ns)) {
         return None;
     }
     let packed = Placement::new(view, homes);
@@ -87,12 +78,7 @@ pub(crate) fn repack(
 fn pack(snapshot: &Snapshot, view: &View) -> Vec<NodeSet> {
     let n = view.n;
     let mut homes: Vec<NodeSet> = view.affinities.iter().map(|a| a.home).collect();
-    let mut used = Used {
-        cpus: vec![0.0; n],
-        variance: vec![0.0; n],
-        lines: vec![0.0; n],
-        memory: vec![0.0; n],
-    };
+    let mut used = Used { cpus: vec![0.0; n], variance: vec![0.0; n], lines: vec![0.0; n], memory: vec![0.0; n] };
     // Those that cannot move take their room first.
     for (a, affinity) in view.affinities.iter().enumerate() {
         if let Some(pinned) = affinity.pinned {
@@ -101,11 +87,7 @@ fn pack(snapshot: &Snapshot, view: &View) -> Vec<NodeSet> {
         }
     }
     let mut units = units(view);
-    let biggest = view
-        .tasks
-        .iter()
-        .map(|i| view.fair_cap(i))
-        .fold(0.0, f64::max);
+    let biggest = view.tasks.iter().map(|i| view.fair_cap(i)).fold(0.0, f64::max);
     let rank = |u: &Unit| {
         let wide = u.demand > with_slack(biggest);
         let most = u.held.iter().copied().fold(0.0, f64::max);
@@ -144,11 +126,7 @@ impl Used {
     /// CPU five times in six. Solves `x + sqrt(variance + x * spread) = free` for x.
     fn room(&self, view: &View, unit: &Unit, node: usize) -> f64 {
         let free = (view.fair_cap(node) - self.cpus[node]).max(0.0);
-        let spread = if unit.demand > 0.0 {
-            unit.variance / unit.demand
-        } else {
-            0.0
-        };
+        let spread = if unit.demand > 0.0 { unit.variance / unit.demand } else { 0.0 };
         let variance = self.variance[node].max(0.0);
         let root = if spread < 1e-9 {
             variance.sqrt()
@@ -186,8 +164,7 @@ fn units(view: &View) -> Vec<Unit> {
                 let mut unit = new();
                 unit.key = view.groups[g].id;
                 unit.held_total = view.groups[g].held_total;
-                unit.held
-                    .copy_from_slice(&view.group_held[g * n..(g + 1) * n]);
+                unit.held.copy_from_slice(&view.group_held[g * n..(g + 1) * n]);
                 units.push(unit);
                 units.len() - 1
             }),
@@ -221,29 +198,16 @@ fn units(view: &View) -> Vec<Unit> {
 }
 
 /// The cheapest set for a unit, and how many CPUs of it go to each node.
-fn choose(
-    snapshot: &Snapshot,
-    view: &View,
-    unit: &Unit,
-    used: &Used,
-) -> Option<(NodeSet, Vec<f64>)> {
+fn choose(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used) -> Option<(NodeSet, Vec<f64>)> {
     let mut contest = Cheapest::new(view.seed, unit.key);
     let holds = |i: usize| with_slack(used.room(view, unit, i)) >= unit.demand;
     let singles = view.tasks.iter().filter(|&i| holds(i));
     let mut fits = false;
     for i in singles {
         fits = true;
-        contest.offer(
-            single_cost(snapshot, view, unit, used, i),
-            i as u64,
-            NodeSet::single(i),
-        );
+        contest.offer(single_cost(snapshot, view, unit, used, i), i as u64, NodeSet::single(i));
     }
-    let biggest = view
-        .tasks
-        .iter()
-        .map(|i| view.fair_cap(i))
-        .fold(0.0, f64::max);
+    let biggest = view.tasks.iter().map(|i| view.fair_cap(i)).fold(0.0, f64::max);
     if !fits && unit.members.len() == 1 && unit.demand <= with_slack(biggest) {
         // One task cannot be split: where there is no room for it, it goes where the least comes of that.
         for i in view.tasks.iter() {
@@ -256,10 +220,7 @@ fn choose(
         fits = true;
     }
     let own = unit.private + unit.shared;
-    let saturates = view
-        .tasks
-        .iter()
-        .all(|i| own > 0.5 * view.line_cap[view.near[i]]);
+    let saturates = view.tasks.iter().all(|i| own > 0.5 * view.line_cap[view.near[i]]);
     if fits && !saturates {
         let (_, set) = contest.take()?;
         let mut fill = vec![0.0; view.n];
@@ -301,26 +262,11 @@ fn grow(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, seed: usize)
     let clusters = topology_class::clusters(snapshot, view.tasks, seed);
     while !left.is_empty() {
         // Fill the smallest cluster around the seed before crossing to the next.
-        let inside = clusters
-            .iter()
-            .map(|c| c.intersection(left))
-            .find(|c| c.iter().any(useful))
-            .unwrap_or(left);
+        let inside = clusters.iter().map(|c| c.intersection(left)).find(|c| c.iter().any(useful)).unwrap_or(left);
         let mut contest = Cheapest::new(view.seed, unit.key);
-        for i in inside
-            .iter()
-            .filter(|&i| useful(i) || !inside.iter().any(useful))
-        {
-            let distance: f64 = order
-                .iter()
-                .map(|&j| view.line_s[j * view.n + i])
-                .sum::<f64>()
-                / order.len() as f64;
-            let held = if unit.held_total > 0.0 {
-                unit.held[i] / unit.held_total
-            } else {
-                0.0
-            };
+        for i in inside.iter().filter(|&i| useful(i) || !inside.iter().any(useful)) {
+            let distance: f64 = order.iter().map(|&j| view.line_s[j * view.n + i]).sum::<f64>() / order.len() as f64;
+            let held = if unit.held_total > 0.0 { unit.held[i] / unit.held_total } else { 0.0 };
             let room = used.room(view, unit, i).min(unit.demand) / unit.demand.max(1e-9);
             contest.offer(distance * 1e9 - 10.0 * room - 5.0 * held, i as u64, i);
         }
@@ -340,11 +286,7 @@ fn fill(view: &View, unit: &Unit, used: &Used, order: &[usize], spread: bool) ->
     if unit.demand >= room || spread {
         // Too big for the set (by the slack, or for good), or it wants all the controllers: in proportion.
         for &i in order {
-            let share = if room > 0.0 {
-                used.room(view, unit, i) / room
-            } else {
-                1.0 / order.len() as f64
-            };
+            let share = if room > 0.0 { used.room(view, unit, i) / room } else { 1.0 / order.len() as f64 };
             fill[i] = unit.demand * share;
         }
         return fill;
@@ -364,18 +306,12 @@ fn single_cost(snapshot: &Snapshot, view: &View, unit: &Unit, used: &Used, i: us
     let own = unit.private + unit.shared;
     let mut stall = own * view.line_s[i * n + m];
     if unit.fixed_total > 0.0 {
-        stall += unit
-            .fixed
-            .iter()
-            .zip(&view.line_s[i * n..])
-            .map(|(l, s)| l * s)
-            .sum::<f64>();
+        stall += unit.fixed.iter().zip(&view.line_s[i * n..]).map(|(l, s)| l * s).sum::<f64>();
     }
     let moving = (unit.demand - unit.now[i]).max(0.0) * MOVE_S / HORIZON.as_secs_f64();
     // Memory that does not fit stays remote for good: count it as copied ten times over.
     let missing = (unit.held_total - unit.held[m]).max(0.0);
-    let free =
-        (snapshot.nodes[m].memory_free as f64 - (used.memory[m] - unit.held[m]).max(0.0)).max(0.0);
+    let free = (snapshot.nodes[m].memory_free as f64 - (used.memory[m] - unit.held[m]).max(0.0)).max(0.0);
     let copy = (missing + 10.0 * (missing - free).max(0.0)) * view.copy_s;
     let rho = (used.lines[m] + own) / view.line_cap[m];
     stall + copy + moving + own * LOCAL_LINE_S * queueing(rho)
@@ -393,21 +329,10 @@ fn set_cost(view: &View, unit: &Unit, used: &Used, fill: &[f64]) -> f64 {
     for i in 0..n {
         let share = fill[i] / total;
         if share > 0.0 {
-            let shared: f64 = weights[..n]
-                .iter()
-                .zip(&view.line_s[i * n..])
-                .map(|(w, s)| w * s)
-                .sum();
-            stall +=
-                share * (unit.shared * shared + unit.private * view.line_s[i * n + view.near[i]]);
+            let shared: f64 = weights[..n].iter().zip(&view.line_s[i * n..]).map(|(w, s)| w * s).sum();
+            stall += share * (unit.shared * shared + unit.private * view.line_s[i * n + view.near[i]]);
             if unit.fixed_total > 0.0 {
-                stall += share
-                    * unit
-                        .fixed
-                        .iter()
-                        .zip(&view.line_s[i * n..])
-                        .map(|(l, s)| l * s)
-                        .sum::<f64>();
+                stall += share * unit.fixed.iter().zip(&view.line_s[i * n..]).map(|(l, s)| l * s).sum::<f64>();
             }
             let load = used.cpus[i] + fill[i];
             let share_of_node = view.full(i).max(1e-3);
@@ -417,10 +342,7 @@ fn set_cost(view: &View, unit: &Unit, used: &Used, fill: &[f64]) -> f64 {
         copy += (unit.held[i] - weights[i] * unit.held_total).max(0.0) * view.copy_s;
         moving += (fill[i] - unit.now[i]).max(0.0) * MOVE_S / HORIZON.as_secs_f64();
         if weights[i] > 0.0 {
-            queue += own
-                * weights[i]
-                * LOCAL_LINE_S
-                * queueing((used.lines[i] + own * weights[i]) / view.line_cap[i]);
+            queue += own * weights[i] * LOCAL_LINE_S * queueing((used.lines[i] + own * weights[i]) / view.line_cap[i]);
         }
     }
     stall + copy + moving + queue + wait
@@ -436,10 +358,7 @@ fn assign(view: &View, unit: &Unit, set: NodeSet, mut fill: Vec<f64>, homes: &mu
         return;
     }
     let biggest = set.iter().map(|i| view.fair_cap(i)).fold(0.0, f64::max);
-    let used: NodeSet = set
-        .iter()
-        .filter(|&i| fill[i] > 1e-9)
-        .fold(NodeSet::EMPTY, |s, i| s.union(NodeSet::single(i)));
+    let used: NodeSet = set.iter().filter(|&i| fill[i] > 1e-9).fold(NodeSet::EMPTY, |s, i| s.union(NodeSet::single(i)));
     let used = if used.is_empty() { set } else { used };
     let mut costs: Vec<(f64, usize, Vec<f64>)> = unit
         .members
@@ -454,22 +373,15 @@ fn assign(view: &View, unit: &Unit, set: NodeSet, mut fill: Vec<f64>, homes: &mu
                 .collect();
             let mut sorted = own.clone();
             sorted.sort_by(f64::total_cmp);
-            (
-                sorted.get(1).map_or(0.0, |second| second - sorted[0]),
-                a,
-                own,
-            )
+            (sorted.get(1).map_or(0.0, |second| second - sorted[0]), a, own)
         })
         .collect();
     costs.sort_by(|x, y| {
         let wide = |a: usize| view.affinities[a].demand > with_slack(biggest);
-        wide(y.1)
-            .cmp(&wide(x.1))
-            .then(y.0.total_cmp(&x.0))
-            .then_with(|| {
-                let tie = |a: usize| ties::hash(view.seed, view.affinities[a].id, 2);
-                tie(x.1).cmp(&tie(y.1))
-            })
+        wide(y.1).cmp(&wide(x.1)).then(y.0.total_cmp(&x.0)).then_with(|| {
+            let tie = |a: usize| ties::hash(view.seed, view.affinities[a].id, 2);
+            tie(x.1).cmp(&tie(y.1))
+        })
     });
     for (_, a, own) in costs {
         let demand = view.affinities[a].demand;

@@ -16,9 +16,5 @@ use super::snapshot::Node;
 /// ```
 pub fn allowed_imbalance(node: &Node) -> f64 {
     let eighth = (f64::from(node.cpus) / 8.0).floor().max(1.0);
-    if node.l3_groups > 1 {
-        eighth.min(f64::from(node.l3_groups))
-    } else {
-        eighth
-    }
+    if node.l3_groups > 1 { eighth.min(f64::from(node.l3_groups)) } else { eighth }
 }

@@ -5,9 +5,7 @@
 
 use super::config::{LINE, LOCAL_LINE_S, SPREAD_HYSTERESIS};
 use super::cost::{Placement, spread};
-use super::extents::{
-    Free, doubtful, expected_stay, just_left, just_spread, pays, push, resting, unpaid,
-};
+use super::extents::{Free, doubtful, expected_stay, just_left, just_spread, pays, push, resting, unpaid};
 use super::node_set::MAX_NODES;
 use super::plan::{ExtentMove, ExtentReason, Weights};
 use super::snapshot::Snapshot;
@@ -37,16 +35,8 @@ pub(crate) fn plan(
     }
     let active = weights.iter().filter(|&&w| w > 0.0).count();
     if active > 1 {
-        let shares = weights
-            .iter()
-            .enumerate()
-            .filter(|(_, w)| **w > 0.0)
-            .map(|(i, w)| (i as u8, *w))
-            .collect();
-        weights_out.push(Weights {
-            group: group.id,
-            shares,
-        });
+        let shares = weights.iter().enumerate().filter(|(_, w)| **w > 0.0).map(|(i, w)| (i as u8, *w)).collect();
+        weights_out.push(Weights { group: group.id, shares });
     }
     if !view.rules.interleave && active > 1 {
         return;
@@ -61,11 +51,7 @@ pub(crate) fn plan(
     // Seconds per line from a memory node to the group's tasks, by use.
     let reach = |m: usize| -> f64 {
         let cpus = &planned.group_cpus[g * n..(g + 1) * n];
-        cpus.iter()
-            .enumerate()
-            .map(|(i, c)| c * view.line_s[i * n + m])
-            .sum::<f64>()
-            / group.demand.max(1e-9)
+        cpus.iter().enumerate().map(|(i, c)| c * view.line_s[i * n + m]).sum::<f64>() / group.demand.max(1e-9)
     };
     for e in order {
         let extent = &snapshot.extents[e];
@@ -93,31 +79,17 @@ pub(crate) fn plan(
             continue;
         };
         let bytes = extent.bytes as f64;
-        let (now, then) = (
-            have[from] / weights[from].max(1e-12),
-            (have[to] + bytes) / weights[to],
-        );
+        let (now, then) = (have[from] / weights[from].max(1e-12), (have[to] + bytes) / weights[to]);
         if weights[from] > 0.0 && (fullness >= now * SPREAD_HYSTERESIS || then > now) {
             continue;
         }
         // What it saves: latency if it comes nearer, and the queue it leaves, taken as in proportion to the excess.
         let (rate, stay) = expected_stay(state, extent, snapshot.now_ns);
-        let relief = if weights[from] > 0.0 {
-            1.0 - then / now
-        } else {
-            (have[from] / total.max(1.0)).min(1.0)
-        };
+        let relief = if weights[from] > 0.0 { 1.0 - then / now } else { (have[from] / total.max(1.0)).min(1.0) };
         let per_line = reach(from) - reach(to) + LOCAL_LINE_S * relief;
         let gain = rate / LINE * group.scale * per_line * stay;
         if per_line > 0.0 && pays(state, extent, gain) {
-            push(
-                wanted,
-                extent,
-                to,
-                ExtentReason::Interleave,
-                gain,
-                state.config.migration_bytes_per_s,
-            );
+            push(wanted, extent, to, ExtentReason::Interleave, gain, state.config.migration_bytes_per_s);
             free.take(to, bytes);
             if !doubtful(state, extent) {
                 have[from] -= bytes;

@@ -37,26 +37,15 @@ pub fn must_wake(local_share_then: f64, local_share_now: f64) -> bool {
 }
 
 /// Mode and local share of the window.
-pub(crate) fn measure(
-    state: &State,
-    snapshot: &Snapshot,
-    group_of: &[Option<usize>],
-    groups: usize,
-) -> (Mode, f64) {
+pub(crate) fn measure(state: &State, snapshot: &Snapshot, group_of: &[Option<usize>], groups: usize) -> (Mode, f64) {
     let n = snapshot.nodes.len().min(MAX_NODES);
     let mut cpus = vec![0.0; groups * n];
     for (a, group) in group_of.iter().enumerate() {
         if let Some(g) = group {
-            state.use_by_node(
-                a,
-                snapshot.affinities[a].home,
-                &mut cpus[g * n..(g + 1) * n],
-            );
+            state.use_by_node(a, snapshot.affinities[a].home, &mut cpus[g * n..(g + 1) * n]);
         }
     }
-    let most: Vec<f64> = (0..groups)
-        .map(|g| cpus[g * n..(g + 1) * n].iter().copied().fold(0.0, f64::max))
-        .collect();
+    let most: Vec<f64> = (0..groups).map(|g| cpus[g * n..(g + 1) * n].iter().copied().fold(0.0, f64::max)).collect();
     let active = |g: usize, node: usize| node < n && cpus[g * n + node] > most[g] * ACTIVE_FRACTION;
     let (mut local, mut total, mut private) = (0.0, 0.0, 0.0);
     for touch in &snapshot.touches {
@@ -67,8 +56,7 @@ pub(crate) fn measure(
             private += bytes;
         }
         let group = group_of.get(touch.affinity as usize).copied().flatten();
-        let spread = touch.kind == Kind::Shared
-            && group.is_some_and(|g| active(g, memory) && active(g, using));
+        let spread = touch.kind == Kind::Shared && group.is_some_and(|g| active(g, memory) && active(g, using));
         if memory == using || spread {
             local += bytes;
         }
@@ -88,31 +76,18 @@ pub(crate) fn measure(
 
 /// The time to the next pass, remembered in the state.
 pub(crate) fn next(state: &mut State, snapshot: &Snapshot, plan: &Plan) -> Duration {
-    let touched: u64 = snapshot
-        .extents
-        .iter()
-        .filter(|e| e.touched > 0)
-        .fold(0, |sum, e| sum.saturating_add(e.bytes));
-    let moved: u64 = plan
-        .extents
-        .iter()
-        .fold(0, |sum, m| sum.saturating_add(m.bytes));
+    let touched: u64 = snapshot.extents.iter().filter(|e| e.touched > 0).fold(0, |sum, e| sum.saturating_add(e.bytes));
+    let moved: u64 = plan.extents.iter().fold(0, |sum, m| sum.saturating_add(m.bytes));
     let changed = !plan.moves.is_empty() || !plan.swaps.is_empty();
     let copying = moved as f64 > TRICKLE * touched as f64;
-    let (least, most) = (
-        state.config.min_pass,
-        state.config.max_pass.max(state.config.min_pass),
-    );
+    let (least, most) = (state.config.min_pass, state.config.max_pass.max(state.config.min_pass));
     let slower = |by: f64| state.interval.mul_f64(by);
     state.interval = if changed {
         least
     } else if copying {
         // Homes are settled and the copier has work: back when half of it is done, to keep it busy.
         let ordered = moved.saturating_add(snapshot.backlog_bytes) as f64;
-        Duration::from_secs_f64(
-            (ordered / state.config.migration_bytes_per_s.max(1.0) / 2.0).min(0.5),
-        )
-        .max(least)
+        Duration::from_secs_f64((ordered / state.config.migration_bytes_per_s.max(1.0) / 2.0).min(0.5)).max(least)
     } else {
         match plan.mode {
             // Kernel: one to three tenths a pass, the more the more local.

@@ -69,12 +69,9 @@ pub use imbalance::allowed_imbalance;
 pub use interval::must_wake;
 pub use node_set::{MAX_NODES, NodeSet};
 pub use plan::{
-    ExtentMove, ExtentReason, GroupHome, GroupStep, Mode, Move, Plan, Reason, ReasonKind,
-    ReplicaStep, Swap, Weights,
+    ExtentMove, ExtentReason, GroupHome, GroupStep, Mode, Move, Plan, Reason, ReasonKind, ReplicaStep, Swap, Weights,
 };
-pub use snapshot::{
-    Affinity, Extent, Kind, NO_AFFINITY, Node, ReadMostly, Snapshot, Touch, WriteShare,
-};
+pub use snapshot::{Affinity, Extent, Kind, NO_AFFINITY, Node, ReadMostly, Snapshot, Touch, WriteShare};
 pub use state::State;
 pub use topology_class::{TopologyClass, topology_class};
 
@@ -95,9 +92,7 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
     state.fold_capacity(snapshot, elapsed_s);
     extents::fold(state, snapshot, elapsed_s);
     let config = state.config;
-    let group_steps = state
-        .pairs
-        .fold(snapshot, &state.histories, elapsed_s, &config);
+    let group_steps = state.pairs.fold(snapshot, &state.histories, elapsed_s, &config);
     // A clock that ran backwards starts a new window at the old time: nothing is counted twice.
     state.last_ns = Some(snapshot.now_ns);
     let mut plan = Plan::nothing(state.interval);
@@ -158,11 +153,8 @@ fn place<'v>(
     if view.rules.moves {
         moves::improve(state, snapshot, &mut placement, &mut budget);
     }
-    let swaps = if view.rules.swaps {
-        swaps::improve(state, snapshot, &mut placement, &mut budget)
-    } else {
-        Vec::new()
-    };
+    let swaps =
+        if view.rules.swaps { swaps::improve(state, snapshot, &mut placement, &mut budget) } else { Vec::new() };
     // Sums that were changed step by step are off in the last digits: what is reported is counted afresh.
     let planned = Placement::new(view, placement.homes);
     debug_assert!(planned.cost().sum() <= forced.sum() * (1.0 + 1e-6) + 1e-6);
@@ -198,11 +190,7 @@ fn describe(
     let view = start.view;
     let after = planned.cost();
     plan.predicted = (before.sum(), after.sum());
-    let whole = |kind| Reason {
-        kind,
-        before: before.sum(),
-        after: after.sum(),
-    };
+    let whole = |kind| Reason { kind, before: before.sum(), after: after.sum() };
     let mut told = vec![false; view.affinities.len()];
     for swap in made {
         let (from, to) = (NodeSet::single(swap.from), NodeSet::single(swap.to));
@@ -220,12 +208,8 @@ fn describe(
             });
         }
     }
-    let sets = |p: &Placement<'_>, g: usize| {
-        view.groups[g]
-            .members
-            .iter()
-            .fold(NodeSet::EMPTY, |s, &a| s.union(p.homes[a]))
-    };
+    let sets =
+        |p: &Placement<'_>, g: usize| view.groups[g].members.iter().fold(NodeSet::EMPTY, |s, &a| s.union(p.homes[a]));
     let mut regrouped = vec![false; view.groups.len()];
     for (g, group) in view.groups.iter().enumerate() {
         let (from, to) = (sets(start, g), sets(planned, g));
@@ -252,21 +236,12 @@ fn describe(
         } else {
             moves::reason(before, after)
         };
-        plan.moves.push(Move {
-            affinity: a as u32,
-            from,
-            to,
-            reason: whole(kind),
-        });
+        plan.moves.push(Move { affinity: a as u32, from, to, reason: whole(kind) });
     }
     debug_assert!(snapshot.affinities.len() == view.affinities.len());
 }
 
 /// `kind`, unless memory time rises: then the reason can only be load or bandwidth.
 fn kind_of(before: Cost, after: Cost, kind: ReasonKind) -> ReasonKind {
-    if after.stall <= before.stall + 1e-12 {
-        kind
-    } else {
-        moves::reason(before, after)
-    }
+    if after.stall <= before.stall + 1e-12 { kind } else { moves::reason(before, after) }
 }

@@ -36,40 +36,24 @@ pub(crate) fn reason(before: Cost, after: Cost) -> ReasonKind {
     let stall = after.stall - before.stall;
     if stall <= 1e-12 {
         let others = [
-            (
-                ReasonKind::Memory,
-                before.stall + before.copy - after.stall - after.copy,
-            ),
+            (ReasonKind::Memory, before.stall + before.copy - after.stall - after.copy),
             (ReasonKind::Load, before.wait - after.wait),
             (ReasonKind::Bandwidth, before.queue - after.queue),
         ];
         let most = others.into_iter().max_by(|x, y| x.1.total_cmp(&y.1));
         return most.map_or(ReasonKind::Memory, |m| m.0);
     }
-    if before.wait - after.wait >= before.queue - after.queue {
-        ReasonKind::Load
-    } else {
-        ReasonKind::Bandwidth
-    }
+    if before.wait - after.wait >= before.queue - after.queue { ReasonKind::Load } else { ReasonKind::Bandwidth }
 }
 
 /// The affinities in the order the search looks at them: it goes on where the last pass ran out of trials.
 pub(crate) fn order(state: &State, count: usize) -> impl Iterator<Item = usize> {
-    let start = if count == 0 {
-        0
-    } else {
-        state.search_from % count
-    };
+    let start = if count == 0 { 0 } else { state.search_from % count };
     (0..count).map(move |k| (start + k) % count)
 }
 
 /// Whether the policy may give `a` another home now: free, and its statistics have settled since the last time.
-pub(crate) fn may_move(
-    state: &State,
-    snapshot: &Snapshot,
-    placement: &Placement<'_>,
-    a: usize,
-) -> bool {
+pub(crate) fn may_move(state: &State, snapshot: &Snapshot, placement: &Placement<'_>, a: usize) -> bool {
     let view = placement.view;
     let settled = state.histories[a].moved.is_none_or(|(at, _)| {
         let since = snapshot.now_ns.saturating_sub(at);
@@ -89,12 +73,7 @@ pub(crate) fn bar(placement: &Placement<'_>, a: usize, share: f64) -> f64 {
 }
 
 /// Improves `placement` by single moves until none is worth it or the budget is spent.
-pub(crate) fn improve(
-    state: &mut State,
-    snapshot: &Snapshot,
-    placement: &mut Placement<'_>,
-    budget: &mut Budget,
-) {
+pub(crate) fn improve(state: &mut State, snapshot: &Snapshot, placement: &mut Placement<'_>, budget: &mut Budget) {
     for _round in 0..3 {
         let mut moved = false;
         let list: Vec<usize> = order(state, placement.homes.len()).collect();
@@ -142,9 +121,7 @@ fn best(
     let view = placement.view;
     let mut contest = Cheapest::new(view.seed, view.affinities[a].id);
     for to in candidates.iter() {
-        if state.just_left(a, NodeSet::single(to), snapshot.now_ns)
-            || placement.move_gain_at_most(a, from, to) <= bar
-        {
+        if state.just_left(a, NodeSet::single(to), snapshot.now_ns) || placement.move_gain_at_most(a, from, to) <= bar {
             continue;
         }
         if !budget.spend() {
@@ -152,9 +129,7 @@ fn best(
         }
         let after = placement.try_home(a, NodeSet::single(to));
         let gain = before.sum() - after.sum();
-        if gain <= bar
-            || !load_is_reason_enough(snapshot, placement, a, from, to, reason(before, after))
-        {
+        if gain <= bar || !load_is_reason_enough(snapshot, placement, a, from, to, reason(before, after)) {
             continue;
         }
         contest.offer(-gain, to as u64, to);
@@ -182,9 +157,7 @@ fn load_is_reason_enough(
     }
     let fullness = |i: usize| placement.load[i] / view.cap[i].max(1e-3);
     let lead = (fullness(from) - fullness(to)) * view.cap[from];
-    lead > allowed_imbalance(&snapshot.nodes[from])
-        .min(view.cap[from] * 0.5)
-        .max(demand)
+    lead > allowed_imbalance(&snapshot.nodes[from]).min(view.cap[from] * 0.5).max(demand)
 }
 
 /// Nodes worth trying: where its own memory is cheapest, where its group runs, and, from a node where it waits or
@@ -205,11 +178,7 @@ fn candidates(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
         }
     }
     if let Some(g) = affinity.group {
-        for i in view
-            .tasks
-            .iter()
-            .filter(|&i| placement.group_cpus[g * n + i] > 1e-9)
-        {
+        for i in view.tasks.iter().filter(|&i| placement.group_cpus[g * n + i] > 1e-9) {
             set = set.union(NodeSet::single(i));
         }
     }
@@ -220,16 +189,9 @@ fn candidates(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
         let mut near: Vec<usize> = view.tasks.iter().filter(|&i| i != from).collect();
         near.sort_by(|&x, &y| {
             let free = |i: usize| view.fair_cap(i) - placement.load[i];
-            view.line_s[from * n + x]
-                .total_cmp(&view.line_s[from * n + y])
-                .then(free(y).total_cmp(&free(x)))
-                .then_with(|| {
-                    ties::hash(view.seed, affinity.id, x as u64).cmp(&ties::hash(
-                        view.seed,
-                        affinity.id,
-                        y as u64,
-                    ))
-                })
+            view.line_s[from * n + x].total_cmp(&view.line_s[from * n + y]).then(free(y).total_cmp(&free(x))).then_with(
+                || ties::hash(view.seed, affinity.id, x as u64).cmp(&ties::hash(view.seed, affinity.id, y as u64)),
+            )
         });
         let mut last = f64::NAN;
         for i in near {
@@ -240,9 +202,7 @@ fn candidates(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
         }
     }
     let memory = view.near[from];
-    if affinity.private + affinity.shared > 0.0
-        && placement.lines[memory] > 0.5 * view.line_cap[memory]
-    {
+    if affinity.private + affinity.shared > 0.0 && placement.lines[memory] > 0.5 * view.line_cap[memory] {
         let mut contest = Cheapest::new(view.seed, affinity.id);
         for i in view.tasks.iter().filter(|&i| i != from) {
             let m = view.near[i];

@@ -26,18 +26,12 @@ impl NodeSet {
 
     /// The nodes of a slice; indices out of range are left out.
     pub fn of(nodes: &[usize]) -> Self {
-        nodes
-            .iter()
-            .fold(Self::EMPTY, |set, &n| set.union(Self::single(n)))
+        nodes.iter().fold(Self::EMPTY, |set, &n| set.union(Self::single(n)))
     }
 
     /// Nodes `0..count`.
     pub fn first(count: usize) -> Self {
-        NodeSet(if count >= MAX_NODES {
-            u64::MAX
-        } else {
-            (1 << count) - 1
-        })
+        NodeSet(if count >= MAX_NODES { u64::MAX } else { (1 << count) - 1 })
     }
 
     /// Whether `node` is in the set.

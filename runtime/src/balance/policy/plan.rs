@@ -230,10 +230,7 @@ impl Plan {
         self.moves.is_empty()
             && self.swaps.is_empty()
             && self.extents.is_empty()
-            && self
-                .replicas
-                .iter()
-                .all(|r| matches!(r, ReplicaStep::Recommend { .. }))
+            && self.replicas.iter().all(|r| matches!(r, ReplicaStep::Recommend { .. }))
     }
 
     /// The homes after the plan, given those before (by affinity index).

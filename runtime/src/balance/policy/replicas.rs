@@ -26,22 +26,11 @@ pub(crate) struct ReplicaHistory {
 }
 
 /// Folds the window and decides.
-pub(crate) fn plan(
-    state: &mut State,
-    snapshot: &Snapshot,
-    view: &View,
-    elapsed_s: f64,
-) -> Vec<ReplicaStep> {
+pub(crate) fn plan(state: &mut State, snapshot: &Snapshot, view: &View, elapsed_s: f64) -> Vec<ReplicaStep> {
     let mut old = std::mem::take(&mut state.replicas);
     let mut kept = BTreeMap::new();
     let mut steps = Vec::new();
-    let factor = decay::factor(
-        elapsed_s,
-        state.config.half_life,
-        0.0,
-        0.0,
-        !state.config.rules.time_decay,
-    );
+    let factor = decay::factor(elapsed_s, state.config.half_life, 0.0, 0.0, !state.config.rules.time_decay);
     let mut free: Vec<f64> = snapshot
         .nodes
         .iter()
@@ -52,14 +41,7 @@ pub(crate) fn plan(
         let mut history = old.remove(&region.id).unwrap_or_default();
         history.fold(region, view.n, factor, elapsed_s);
         if history.windows >= WINDOWS && history.seconds > 0.0 {
-            decide(
-                region,
-                &history,
-                view,
-                &mut free,
-                state.config.migration_bytes_per_s,
-                &mut steps,
-            );
+            decide(region, &history, view, &mut free, state.config.migration_bytes_per_s, &mut steps);
         }
         kept.insert(region.id, history);
     }
@@ -99,19 +81,12 @@ fn decide(
     let mostly_read = history.written <= WRITE_SHARE * total;
     let per_s = |node: usize| history.reads[node] / history.seconds / LINE;
     // Seconds per second a copy on `node` would save; each write must be done on one copy more.
-    let nearest = |node: usize| {
-        holders
-            .iter()
-            .map(|m| view.line_s[node * n + m])
-            .fold(f64::INFINITY, f64::min)
-    };
+    let nearest = |node: usize| holders.iter().map(|m| view.line_s[node * n + m]).fold(f64::INFINITY, f64::min);
     let gain = |node: usize| {
         per_s(node) * (nearest(node) - view.line_s[node * n + node])
             - history.written / history.seconds / LINE * view.line_s[node * n + node]
     };
-    let pays = |node: usize| {
-        gain(node) * HORIZON.as_secs_f64() >= PAY_TIMES * region.bytes as f64 / pace.max(1.0)
-    };
+    let pays = |node: usize| gain(node) * HORIZON.as_secs_f64() >= PAY_TIMES * region.bytes as f64 / pace.max(1.0);
     let worth: NodeSet = view
         .memory
         .intersection(view.tasks)
@@ -122,41 +97,26 @@ fn decide(
     if !region.replicated {
         if !worth.is_empty() {
             let gain = worth.iter().map(gain).sum();
-            steps.push(ReplicaStep::Recommend {
-                id: region.id,
-                nodes: holders.union(worth),
-                gain,
-            });
+            steps.push(ReplicaStep::Recommend { id: region.id, nodes: holders.union(worth), gain });
         }
         return;
     }
     for node in worth.iter() {
         free[node] -= region.bytes as f64;
-        steps.push(ReplicaStep::Add {
-            id: region.id,
-            node: node as u8,
-            gain: gain(node),
-        });
+        steps.push(ReplicaStep::Add { id: region.id, node: node as u8, gain: gain(node) });
     }
     let fair = total / view.tasks.len().max(1) as f64;
     let mut left = holders.len();
-    let most = holders
-        .iter()
-        .max_by(|&x, &y| history.reads[x].total_cmp(&history.reads[y]));
+    let most = holders.iter().max_by(|&x, &y| history.reads[x].total_cmp(&history.reads[y]));
     for node in holders.iter() {
         // The copy most read stays whatever happens.
         let unread = history.reads[node] < DROP_SHARE * fair;
         if left > 1
             && Some(node) != most
-            && (unread
-                || history.written > 4.0 * WRITE_SHARE * total
-                || !view.memory.contains(node))
+            && (unread || history.written > 4.0 * WRITE_SHARE * total || !view.memory.contains(node))
         {
             left -= 1;
-            steps.push(ReplicaStep::Drop {
-                id: region.id,
-                node: node as u8,
-            });
+            steps.push(ReplicaStep::Drop { id: region.id, node: node as u8 });
         }
     }
 }

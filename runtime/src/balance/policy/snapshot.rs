@@ -79,15 +79,7 @@ pub struct Affinity {
 impl Affinity {
     /// An affinity at `home`, in no group, that has done nothing yet.
     pub fn new(id: u64, home: NodeSet) -> Self {
-        Affinity {
-            id,
-            group: None,
-            home,
-            pinned: None,
-            running_long: false,
-            cpu_ns: 0,
-            wait_ns: 0,
-        }
+        Affinity { id, group: None, home, pinned: None, running_long: false, cpu_ns: 0, wait_ns: 0 }
     }
 }
 
@@ -206,11 +198,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Distance between two nodes, with the defaults for what is missing.
     pub fn distance(&self, from: usize, to: usize) -> u16 {
-        let given = self
-            .distance
-            .get(from * self.nodes.len() + to)
-            .copied()
-            .unwrap_or(0);
+        let given = self.distance.get(from * self.nodes.len() + to).copied().unwrap_or(0);
         match given {
             0 if from == to => 10,
             0 => 20,

@@ -98,17 +98,15 @@ impl State {
     /// Whether affinity `a` left `home` so recently, on input that has not changed since, that going back would only
     /// show that one of the two steps was wrong.
     pub(crate) fn just_left(&self, a: usize, home: NodeSet, now_ns: u64) -> bool {
-        self.histories[a].moved.is_some_and(|(at, left)| {
-            left == home && now_ns >= at && now_ns - at < HORIZON.as_nanos() as u64
-        })
+        self.histories[a]
+            .moved
+            .is_some_and(|(at, left)| left == home && now_ns >= at && now_ns - at < HORIZON.as_nanos() as u64)
     }
 
     /// Compares what the last plan expected with what its homes cost now; forgets the homes that were left if the
     /// input has changed.
     pub(crate) fn notice_change(&mut self, cost: f64, now_ns: u64) {
-        let changed = self
-            .expected
-            .is_none_or(|e| (cost - e).abs() > INPUT_CHANGED * e.abs().max(cost.abs()));
+        let changed = self.expected.is_none_or(|e| (cost - e).abs() > INPUT_CHANGED * e.abs().max(cost.abs()));
         if changed {
             self.changed_ns = now_ns;
             for history in &mut self.histories {
@@ -154,16 +152,9 @@ impl State {
         let keep = decay::factor(elapsed_s, CAPACITY_HALF_LIFE, 0.0, 0.0, false);
         self.capacity.resize(snapshot.nodes.len(), f64::NAN);
         for (smooth, node) in self.capacity.iter_mut().zip(&snapshot.nodes) {
-            let now = if node.takes_tasks() {
-                node.capacity.clamp(1e-3, f64::from(node.cpus))
-            } else {
-                0.0
-            };
-            *smooth = if smooth.is_nan() || *smooth == 0.0 || now == 0.0 {
-                now
-            } else {
-                *smooth * keep + now * (1.0 - keep)
-            };
+            let now = if node.takes_tasks() { node.capacity.clamp(1e-3, f64::from(node.cpus)) } else { 0.0 };
+            *smooth =
+                if smooth.is_nan() || *smooth == 0.0 || now == 0.0 { now } else { *smooth * keep + now * (1.0 - keep) };
         }
     }
 
@@ -229,11 +220,7 @@ impl State {
             history.away = match top[i] {
                 // Only an affinity that is mostly away has moved; a few stolen jobs change nothing.
                 Some((node, bytes)) if bytes * 2.0 > fresh[i] => {
-                    let seen = if history.away.0 == node {
-                        history.away.1
-                    } else {
-                        0
-                    };
+                    let seen = if history.away.0 == node { history.away.1 } else { 0 };
                     (node, seen.saturating_add(1))
                 }
                 // A window without touches says nothing.
@@ -248,39 +235,22 @@ impl State {
     fn align(&mut self, snapshot: &Snapshot) {
         let nodes = snapshot.nodes.len().min(MAX_NODES);
         if nodes != self.nodes {
-            *self = State {
-                nodes,
-                last_ns: self.last_ns,
-                ..State::new(self.config)
-            };
+            *self = State { nodes, last_ns: self.last_ns, ..State::new(self.config) };
         }
         let same = self.ids.len() == snapshot.affinities.len()
-            && self
-                .ids
-                .iter()
-                .zip(&snapshot.affinities)
-                .all(|(&id, a)| id == a.id);
+            && self.ids.iter().zip(&snapshot.affinities).all(|(&id, a)| id == a.id);
         if same {
             return;
         }
-        let mut old: BTreeMap<u64, History> =
-            self.ids.drain(..).zip(self.histories.drain(..)).collect();
+        let mut old: BTreeMap<u64, History> = self.ids.drain(..).zip(self.histories.drain(..)).collect();
         self.ids.extend(snapshot.affinities.iter().map(|a| a.id));
-        self.histories.extend(
-            self.ids
-                .iter()
-                .map(|id| old.remove(id).unwrap_or_else(|| History::new(nodes))),
-        );
+        self.histories.extend(self.ids.iter().map(|id| old.remove(id).unwrap_or_else(|| History::new(nodes))));
     }
 
     /// Measured use of each affinity by node, as CPUs: its CPU use split by its share of touches.
     pub(crate) fn use_by_node(&self, affinity: usize, home: NodeSet, out: &mut [f64]) {
         let history = &self.histories[affinity];
-        let cpus = if history.seconds > 0.0 {
-            history.cpu / history.seconds
-        } else {
-            0.0
-        };
+        let cpus = if history.seconds > 0.0 { history.cpu / history.seconds } else { 0.0 };
         let row = history.row(Row::Use);
         let total: f64 = row.iter().sum();
         if total > 0.0 {

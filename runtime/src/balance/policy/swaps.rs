@@ -47,17 +47,7 @@ pub(crate) fn improve(
                 if state.just_left(a, NodeSet::single(to), snapshot.now_ns) {
                     continue;
                 }
-                match try_swap(
-                    state,
-                    snapshot,
-                    placement,
-                    a,
-                    from,
-                    to,
-                    &members[to],
-                    &used,
-                    budget,
-                ) {
+                match try_swap(state, snapshot, placement, a, from, to, &members[to], &used, budget) {
                     Some(b) if !b.is_empty() => {
                         used[a] = true;
                         b.iter().for_each(|&b| used[b] = true);
@@ -135,40 +125,23 @@ fn try_swap(
         .filter(|&b| may_move(state, snapshot, placement, b))
         .filter(|&b| !state.just_left(b, here, snapshot.now_ns))
         .map(|b| {
-            let (stay, go) = (
-                placement.own_cost(b, NodeSet::single(to)),
-                placement.own_cost(b, here),
-            );
+            let (stay, go) = (placement.own_cost(b, NodeSet::single(to)), placement.own_cost(b, here));
             // Per CPU, so that small ones are not preferred for being small.
-            let same_group = view.affinities[a].group.is_some()
-                && view.affinities[a].group == view.affinities[b].group;
-            let leaving = if same_group {
-                0.0
-            } else {
-                tie_to_group(placement, b, to) - tie_to_group(placement, b, from)
-            };
+            let same_group = view.affinities[a].group.is_some() && view.affinities[a].group == view.affinities[b].group;
+            let leaving =
+                if same_group { 0.0 } else { tie_to_group(placement, b, to) - tie_to_group(placement, b, from) };
             let loss = go.0 + go.1 - stay.0 - stay.1 + leaving;
             (loss / view.affinities[b].demand.max(1e-6), b)
         })
         .collect();
-    partners.sort_by(|x, y| {
-        x.0.total_cmp(&y.0)
-            .then(view.affinities[x.1].id.cmp(&view.affinities[y.1].id))
-    });
+    partners.sort_by(|x, y| x.0.total_cmp(&y.0).then(view.affinities[x.1].id.cmp(&view.affinities[y.1].id)));
     let equal = |sum: f64| (sum - demand).abs() <= 0.1 * demand + 1e-9;
-    let mut sets: Vec<Vec<usize>> = partners
-        .iter()
-        .filter(|p| equal(view.affinities[p.1].demand))
-        .take(PARTNERS)
-        .map(|p| vec![p.1])
-        .collect();
+    let mut sets: Vec<Vec<usize>> =
+        partners.iter().filter(|p| equal(view.affinities[p.1].demand)).take(PARTNERS).map(|p| vec![p.1]).collect();
     // And the several small ones that together use as much.
     let mut sum = 0.0;
     let mut set = Vec::new();
-    for &(_, b) in partners
-        .iter()
-        .filter(|p| view.affinities[p.1].demand < 0.9 * demand)
-    {
+    for &(_, b) in partners.iter().filter(|p| view.affinities[p.1].demand < 0.9 * demand) {
         if set.len() < SET && sum + view.affinities[b].demand <= demand * 1.1 {
             sum += view.affinities[b].demand;
             set.push(b);
@@ -187,10 +160,7 @@ fn try_swap(
     let group = view.affinities[a].group;
     sets.retain(|set| {
         let same = group.is_some() && set.iter().all(|&b| view.affinities[b].group == group);
-        let loss: f64 = set
-            .iter()
-            .map(|&b| here_there(b, from) - here_there(b, to))
-            .sum();
+        let loss: f64 = set.iter().map(|&b| here_there(b, from) - here_there(b, to)).sum();
         !same || gain_a - loss > bar
     });
     if sets.is_empty() {

@@ -6,9 +6,8 @@
 
 /// A number that looks random but depends only on its arguments (SplitMix64 finaliser). Not for security.
 pub(crate) fn hash(seed: u64, a: u64, b: u64) -> u64 {
-    let mut z = seed
-        .wrapping_add(a.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-        .wrapping_add(b.wrapping_mul(0xD1B5_4A32_D192_ED03));
+    let mut z =
+        seed.wrapping_add(a.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_add(b.wrapping_mul(0xD1B5_4A32_D192_ED03));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
@@ -24,11 +23,7 @@ pub(crate) struct Cheapest<T> {
 impl<T> Cheapest<T> {
     /// A contest whose ties are decided by `seed` and the identity `key` of whoever chooses.
     pub(crate) fn new(seed: u64, key: u64) -> Self {
-        Cheapest {
-            seed,
-            key,
-            best: None,
-        }
+        Cheapest { seed, key, best: None }
     }
 
     /// Shows one candidate, known to the hash as `name`. A cost that is not a number loses.

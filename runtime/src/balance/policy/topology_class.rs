@@ -28,18 +28,10 @@ pub fn topology_class(snapshot: &Snapshot, nodes: NodeSet) -> TopologyClass {
             if a == b || snapshot.distance(a, b) < far {
                 continue;
             }
-            let between = |c: &usize| {
-                *c != a
-                    && *c != b
-                    && snapshot.distance(a, *c) < far
-                    && snapshot.distance(*c, b) < far
-            };
+            let between =
+                |c: &usize| *c != a && *c != b && snapshot.distance(a, *c) < far && snapshot.distance(*c, b) < far;
             // One farthest pair decides, as in the kernel: the classes do not mix on real machines.
-            return if nodes.iter().any(|c| between(&c)) {
-                TopologyClass::Mesh
-            } else {
-                TopologyClass::Backplane
-            };
+            return if nodes.iter().any(|c| between(&c)) { TopologyClass::Mesh } else { TopologyClass::Backplane };
         }
     }
     TopologyClass::Direct
@@ -47,11 +39,8 @@ pub fn topology_class(snapshot: &Snapshot, nodes: NodeSet) -> TopologyClass {
 
 /// The different distances between the nodes, ascending, local first.
 pub(crate) fn levels(snapshot: &Snapshot, nodes: NodeSet) -> Vec<u16> {
-    let mut levels: Vec<u16> = nodes
-        .iter()
-        .flat_map(|a| nodes.iter().map(move |b| (a, b)))
-        .map(|(a, b)| snapshot.distance(a, b))
-        .collect();
+    let mut levels: Vec<u16> =
+        nodes.iter().flat_map(|a| nodes.iter().map(move |b| (a, b))).map(|(a, b)| snapshot.distance(a, b)).collect();
     levels.sort_unstable();
     levels.dedup();
     levels
@@ -99,9 +88,6 @@ mod tests {
         // A ring: opposite nodes are two hops apart, through either neighbour.
         let ring = machine(4, |i, j| [10, 20, 30, 20][(4 + j - i) % 4]);
         assert_eq!(topology_class(&ring, all), TopologyClass::Mesh);
-        assert_eq!(
-            clusters(&pairs, all, 2),
-            [NodeSet::of(&[2]), NodeSet::of(&[2, 3]), all]
-        );
+        assert_eq!(clusters(&pairs, all, 2), [NodeSet::of(&[2]), NodeSet::of(&[2, 3]), all]);
     }
 }

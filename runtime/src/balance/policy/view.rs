@@ -1,8 +1,8 @@
 //! One pass's numbers in dense form: rates instead of sums, groups as ranges, the machine in seconds and lines.
 
 use super::config::{
-    DEFAULT_LINES_MIN, DEFAULT_LINES_PER_CPU, FIT_SLACK, FIT_SLACK_CPUS, HORIZON, LINE,
-    LOCAL_LINE_S, MAX_STALL, PAY_TIMES, Rules,
+    DEFAULT_LINES_MIN, DEFAULT_LINES_PER_CPU, FIT_SLACK, FIT_SLACK_CPUS, HORIZON, LINE, LOCAL_LINE_S, MAX_STALL,
+    PAY_TIMES, Rules,
 };
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
@@ -80,26 +80,15 @@ pub(crate) struct GroupView {
 
 impl View {
     /// `group_of[i]` is the group index of affinity `i`, as [`group_form`](super::group_form) found them.
-    pub(crate) fn new(
-        snapshot: &Snapshot,
-        state: &State,
-        group_of: &[Option<usize>],
-        group_count: usize,
-    ) -> View {
+    pub(crate) fn new(snapshot: &Snapshot, state: &State, group_of: &[Option<usize>], group_count: usize) -> View {
         let n = snapshot.nodes.len().min(MAX_NODES);
         let nodes = &snapshot.nodes[..n];
         let set = |f: &dyn Fn(&super::Node) -> bool| {
-            (0..n)
-                .filter(|&i| f(&nodes[i]))
-                .fold(NodeSet::EMPTY, |s, i| s.union(NodeSet::single(i)))
+            (0..n).filter(|&i| f(&nodes[i])).fold(NodeSet::EMPTY, |s, i| s.union(NodeSet::single(i)))
         };
-        let (tasks, memory) = (
-            set(&|node| node.takes_tasks()),
-            set(&|node| node.takes_memory()),
-        );
-        let line_s: Vec<f64> = (0..n * n)
-            .map(|i| LOCAL_LINE_S * f64::from(snapshot.distance(i / n, i % n)) / 10.0)
-            .collect();
+        let (tasks, memory) = (set(&|node| node.takes_tasks()), set(&|node| node.takes_memory()));
+        let line_s: Vec<f64> =
+            (0..n * n).map(|i| LOCAL_LINE_S * f64::from(snapshot.distance(i / n, i % n)) / 10.0).collect();
         let near = (0..n).map(|i| nearest(&line_s, n, i, memory)).collect();
         let mut view = View {
             n,
@@ -107,9 +96,7 @@ impl View {
             rules: state.config.rules,
             tasks,
             memory,
-            cap: (0..n)
-                .map(|i| state.capacity.get(i).copied().unwrap_or(0.0))
-                .collect(),
+            cap: (0..n).map(|i| state.capacity.get(i).copied().unwrap_or(0.0)).collect(),
             overcommit: 1.0,
             line_cap: nodes.iter().map(line_capacity).collect(),
             near,
@@ -137,11 +124,7 @@ impl View {
         }
         let demand: f64 = view.affinities.iter().map(|a| a.demand).sum();
         let cap: f64 = view.cap.iter().sum();
-        view.overcommit = if cap > 0.0 {
-            (demand / cap).max(1.0)
-        } else {
-            1.0
-        };
+        view.overcommit = if cap > 0.0 { (demand / cap).max(1.0) } else { 1.0 };
         view.hold_extents(snapshot, state);
         view
     }
@@ -152,41 +135,22 @@ impl View {
         let history = &state.histories[i];
         let seconds = history.seconds;
         let rate = |bytes: f64| {
-            if seconds > 0.0 {
-                bytes / seconds / LINE
-            } else {
-                0.0
-            }
+            if seconds > 0.0 { bytes / seconds / LINE } else { 0.0 }
         };
-        let cpus = if seconds > 0.0 {
-            history.cpu / seconds
-        } else {
-            0.0
-        };
-        let demand = if seconds > 0.0 {
-            (history.cpu + history.wait) / seconds
-        } else {
-            0.0
-        };
+        let cpus = if seconds > 0.0 { history.cpu / seconds } else { 0.0 };
+        let demand = if seconds > 0.0 { (history.cpu + history.wait) / seconds } else { 0.0 };
         // What it would wait for memory if every touched line missed and all were local. Not where it is now: then a
         // move would change what the same traffic counts, and with it the cost of the way back.
         let home = affinity.home.intersection(NodeSet::first(n));
         let mut stall = 0.0;
         let mut sums = [0.0; 3];
-        for (k, row) in [Row::Private, Row::Shared, Row::Fixed]
-            .into_iter()
-            .enumerate()
-        {
+        for (k, row) in [Row::Private, Row::Shared, Row::Fixed].into_iter().enumerate() {
             for &bytes in history.row(row) {
                 stall += rate(bytes) * LOCAL_LINE_S;
                 sums[k] += rate(bytes);
             }
         }
-        let scale = if stall > 0.0 {
-            (MAX_STALL * cpus / stall).min(1.0)
-        } else {
-            1.0
-        };
+        let scale = if stall > 0.0 { (MAX_STALL * cpus / stall).min(1.0) } else { 1.0 };
         for (m, &bytes) in history.row(Row::Fixed).iter().enumerate() {
             self.fixed[i * n + m] = rate(bytes) * scale;
         }
@@ -208,11 +172,7 @@ impl View {
             pinned,
             demand,
             // Running or not is a coin with probability `demand`; of a wide one only the last CPU is uncertain.
-            variance: if demand <= 1.0 {
-                demand * (1.0 - demand)
-            } else {
-                0.25
-            },
+            variance: if demand <= 1.0 { demand * (1.0 - demand) } else { 0.25 },
             private: private * scale,
             shared: shared * scale,
             fixed_total: sums[2] * scale,
@@ -234,15 +194,11 @@ impl View {
         for extent in &snapshot.extents {
             let node = usize::from(extent.node);
             let owner = extent.owner as usize;
-            if node >= n || owner >= self.affinities.len() || !extent.movable || extent.touched == 0
-            {
+            if node >= n || owner >= self.affinities.len() || !extent.movable || extent.touched == 0 {
                 continue;
             }
             let bytes = extent.bytes as f64;
-            let private = state
-                .extents
-                .get(extent.slot as usize)
-                .is_some_and(|h| h.is_private());
+            let private = state.extents.get(extent.slot as usize).is_some_and(|h| h.is_private());
             match self.affinities[owner].group {
                 Some(g) if !private => {
                     self.group_held[g * n + node] += bytes;
@@ -263,11 +219,7 @@ impl View {
             }
             let total: f64 = shares.iter().sum::<f64>().max(1e-9);
             shares.iter_mut().for_each(|share| *share /= total);
-            let sum: f64 = group
-                .members
-                .iter()
-                .map(|&a| self.affinities[a].scale)
-                .sum();
+            let sum: f64 = group.members.iter().map(|&a| self.affinities[a].scale).sum();
             group.scale = sum / group.members.len().max(1) as f64;
         }
     }
@@ -301,8 +253,5 @@ fn nearest(line_s: &[f64], n: usize, from: usize, among: NodeSet) -> usize {
     if among.contains(from) {
         return from;
     }
-    among
-        .iter()
-        .min_by(|&a, &b| line_s[from * n + a].total_cmp(&line_s[from * n + b]))
-        .unwrap_or(from)
+    among.iter().min_by(|&a, &b| line_s[from * n + a].total_cmp(&line_s[from * n + b])).unwrap_or(from)
 }

@@ -48,9 +48,7 @@ fn error(c: &Constants) -> f64 {
 }
 
 fn main() {
-    let mut args = std::env::args()
-        .skip(1)
-        .filter_map(|a| a.parse::<u64>().ok());
+    let mut args = std::env::args().skip(1).filter_map(|a| a.parse::<u64>().ok());
     let (starts, seed) = (args.next().unwrap_or(60), args.next().unwrap_or(1));
     let mut rng = Rng::new(seed);
     let mut found: Vec<(f64, Constants)> = Vec::new();
@@ -67,8 +65,7 @@ fn main() {
             for k in 0..v.len() {
                 for sign in [1.0, -1.0] {
                     let mut w = v;
-                    w[k] =
-                        (w[k] * (1.0 + sign * step) + 1e-3 * sign).clamp(BOUNDS[k].0, BOUNDS[k].1);
+                    w[k] = (w[k] * (1.0 + sign * step) + 1e-3 * sign).clamp(BOUNDS[k].0, BOUNDS[k].1);
                     let e = error(&make("", &w, sticky));
                     if e < best {
                         best = e;
@@ -87,9 +84,7 @@ fn main() {
     // Best of each class of controller load: seed 0 does not identify that figure, so we want sets far apart in it.
     for (lo, hi) in [(0.0, 0.4), (0.4, 0.55), (0.55, 0.7), (0.7, 1.0)] {
         println!("controller load of pinned I from {lo} to {hi}:");
-        let class = found
-            .iter()
-            .filter(|(_, c)| (lo..hi).contains(&pinned_controller_load(c)));
+        let class = found.iter().filter(|(_, c)| (lo..hi).contains(&pinned_controller_load(c)));
         for (_, c) in class.take(2) {
             println!(
                 "  worst {:.4} figures {:.3?}, controller load {:.3}\n    {}",

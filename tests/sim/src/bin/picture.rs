@@ -17,37 +17,17 @@ fn main() {
     let (scenario, wanted) = (arg(0, "II"), arg(1, "numart"));
     let c = if arg(2, "A") == "B" { MODEL_B } else { MODEL_A };
     let seed: u64 = arg(3, "1").parse().unwrap_or(1);
-    let Some(column) = Column::ALL
-        .into_iter()
-        .find(|x| x.name().replace(' ', "-") == wanted)
-    else {
-        eprintln!(
-            "no column {wanted}; there are: {}",
-            Column::ALL.map(|x| x.name().replace(' ', "-")).join(", ")
-        );
+    let Some(column) = Column::ALL.into_iter().find(|x| x.name().replace(' ', "-") == wanted) else {
+        eprintln!("no column {wanted}; there are: {}", Column::ALL.map(|x| x.name().replace(' ', "-")).join(", "));
         std::process::exit(2);
     };
-    let eight = |i| {
-        seed0::build(
-            Machine::eight_by_ten(&c),
-            &c,
-            Shape::of(i, 400.0, Start::FirstNode),
-            column,
-            seed,
-        )
-    };
+    let eight = |i| seed0::build(Machine::eight_by_ten(&c), &c, Shape::of(i, 400.0, Start::FirstNode), column, seed);
     let mut world = match scenario.as_str() {
         "I" => eight(0),
         "II" => eight(1),
         "III" => eight(2),
         "IV" => eight(3),
-        "converge" => seed3::build(
-            Machine::direct("4x20", 4, 20, &c),
-            &c,
-            (8, 20, 1000.0, true),
-            column,
-            seed,
-        ),
+        "converge" => seed3::build(Machine::direct("4x20", 4, 20, &c), &c, (8, 20, 1000.0, true), column, seed),
         "pages" => seed4::build(&c, true, Start::Uniform, column, seed),
         other => {
             eprintln!("no scenario {other}; there are: I, II, III, IV, converge, pages");
@@ -55,17 +35,9 @@ fn main() {
         }
     };
     world.record = Some(Record::new(0.05));
-    let seconds = if scenario == "converge" || scenario == "pages" {
-        10.0
-    } else {
-        30.0
-    };
+    let seconds = if scenario == "converge" || scenario == "pages" { 10.0 } else { 30.0 };
     world.run(seconds);
-    let title = format!(
-        "{scenario}, {}, model {}, seed {seed}",
-        column.name(),
-        c.name
-    );
+    let title = format!("{scenario}, {}, model {}, seed {seed}", column.name(), c.name);
     let nodes = world.machine.nodes();
     if let Some(record) = &world.record {
         print!("{}", svg(&title, record, nodes));
