@@ -23,6 +23,7 @@ pub mod seed1;
 pub mod seed2;
 pub mod seed3;
 pub mod seed4;
+pub mod size;
 pub mod stats;
 pub mod tables;
 pub mod world;

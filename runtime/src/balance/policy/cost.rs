@@ -48,6 +48,9 @@ pub(crate) struct Placement<'v> {
     group_cost: Vec<(f64, f64)>,
     own: (f64, f64),
     shared: (f64, f64),
+    /// Waiting and queueing of each node, up to date except for the `stale` ones: counting them takes an exponential each.
+    node_cost: Vec<(f64, f64)>,
+    stale: NodeSet,
 }
 
 /// Extra latency of a part loaded to `rho`, as a share of its idle latency (M/M/1 sojourn, flattened at low load;
@@ -91,6 +94,8 @@ impl<'v> Placement<'v> {
             group_cost: vec![(0.0, 0.0); groups],
             own: (0.0, 0.0),
             shared: (0.0, 0.0),
+            node_cost: vec![(0.0, 0.0); n],
+            stale: NodeSet::first(n),
             homes,
         };
         for a in 0..placement.homes.len() {
@@ -99,26 +104,39 @@ impl<'v> Placement<'v> {
         for g in 0..groups {
             placement.put_group(g, 1.0);
         }
+        placement.freshen();
         placement
+    }
+
+    /// Counts again what waits and queues at the stale nodes.
+    fn freshen(&mut self) {
+        // Without the small-imbalance rule everybody's waiting depends on everybody's load.
+        let stale = if self.view.rules.small_imbalance { self.stale } else { NodeSet::first(self.view.n) };
+        for i in stale.iter() {
+            let queue = self.lines[i] * LOCAL_LINE_S * queueing(self.lines[i] / self.view.line_cap[i]);
+            self.node_cost[i] = (self.wait_at(i, self.load[i]), queue);
+        }
+        self.stale = NodeSet::EMPTY;
     }
 
     /// The whole cost. Nodes many steps.
     pub(crate) fn cost(&self) -> Cost {
         let mut cost = Cost { stall: self.own.0 + self.shared.0, copy: self.own.1 + self.shared.1, ..Cost::default() };
-        for i in 0..self.view.n {
-            cost.wait += self.wait(i);
-            cost.queue += self.lines[i] * LOCAL_LINE_S * queueing(self.lines[i] / self.view.line_cap[i]);
+        debug_assert!(self.stale.is_empty());
+        for (wait, queue) in &self.node_cost {
+            cost.wait += wait;
+            cost.queue += queue;
         }
         cost
     }
 
     /// Time lost queueing at the memory of `node`.
     fn queue(&self, node: usize) -> f64 {
-        self.lines[node] * LOCAL_LINE_S * queueing(self.lines[node] / self.view.line_cap[node])
+        self.node_cost[node].1
     }
 
     fn wait(&self, node: usize) -> f64 {
-        self.wait_at(node, self.load[node])
+        self.node_cost[node].0
     }
 
     /// Time lost waiting for the CPUs of `node` if `load` CPUs were wanted there. Overcommitment that all nodes share is nobody's fault; a node over
@@ -152,6 +170,7 @@ impl<'v> Placement<'v> {
         if let Some(g) = group {
             self.put_group(g, 1.0);
         }
+        self.freshen();
     }
 
     /// What changing one home would change, leaving everything as it is.
@@ -205,6 +224,7 @@ impl<'v> Placement<'v> {
         self.own.0 += sign * stall;
         self.own.1 += sign * copy;
         for (i, f) in fractions(view, home) {
+            self.stale = self.stale.union(NodeSet::of(&[i, view.near[i]]));
             self.load[i] += sign * f * affinity.demand;
             self.variance[i] += sign * f * affinity.variance;
             self.lines[view.near[i]] += sign * f * affinity.private;
@@ -214,8 +234,9 @@ impl<'v> Placement<'v> {
             }
         }
         if affinity.fixed_total > 0.0 {
+            self.stale = NodeSet::first(n);
             for m in 0..n {
-                self.lines[m] += sign * view.fixed[a * n + m];
+                self.lines[m] += sign * view.fixed(a)[m];
             }
         }
     }
@@ -230,8 +251,9 @@ impl<'v> Placement<'v> {
         self.shared.1 += sign * self.group_cost[g].1;
         let mut weights = [0.0; super::MAX_NODES];
         spread(self.view, clean(&mut self.group_cpus[g * n..(g + 1) * n]), &mut weights[..n]);
-        for (line, w) in self.lines.iter_mut().zip(weights) {
-            *line += sign * w * self.view.groups[g].shared;
+        for (i, w) in weights[..n].iter().enumerate().filter(|(_, w)| **w > 0.0) {
+            self.lines[i] += sign * w * self.view.groups[g].shared;
+            self.stale = self.stale.union(NodeSet::single(i));
         }
     }
 
@@ -282,7 +304,7 @@ fn clean(cpus: &mut [f64]) -> &[f64] {
 pub(crate) fn own_cost(view: &View, a: usize, home: NodeSet) -> (f64, f64) {
     let n = view.n;
     let affinity = &view.affinities[a];
-    let (fixed, held) = (&view.fixed[a * n..(a + 1) * n], &view.held[a * n..(a + 1) * n]);
+    let (fixed, held) = (view.fixed(a), &view.held[a * n..(a + 1) * n]);
     let mut stall = 0.0;
     let mut in_place = 0.0;
     for (i, f) in fractions(view, home) {

@@ -8,146 +8,18 @@
 //! long as it has kept it so far, or 10 s if it never churned. An extent whose owner changed before its last move had paid back is *churning*: it
 //! is left alone, for twice as long each time. A failed move is tried again after a second and slows nothing else (T1).
 
-use super::config::{
-    CHURN_PAUSE, CHURN_PAUSE_MAX, FOLLOW_SHARE, FREE_SHARE, FRESH_STAY, HORIZON, LINE, MAX_EXTENT_MOVES, OTHERS_SHARE,
-    PAY_TIMES, PRIVATE_SHARE,
-};
+use super::config::{FREE_SHARE, HORIZON, LINE, MAX_EXTENT_MOVES, OTHERS_SHARE, PAY_TIMES};
 use super::cost::Placement;
+use super::extent_history::{Brief, Decoded};
 use super::interleave;
-use super::node_set::MAX_NODES;
+use super::node_set::{MAX_NODES, NodeSet};
 use super::plan::{ExtentMove, ExtentReason, Weights};
-use super::snapshot::{Extent, NO_AFFINITY, Snapshot};
+use super::snapshot::{Extent, Snapshot};
 use super::state::State;
 use super::ties;
 
-/// Pause of an extent whose migration failed: its page is pinned or in use, which rarely lasts.
-const FAILED_PAUSE_NS: u64 = 1_000_000_000;
 /// Seconds of one plan's moves: enough to keep the copier busy until the next pass, few enough to change one's mind.
 const PLAN_SECONDS: f64 = 1.0;
-/// Slots a snapshot may use; a higher one is ignored (4 million extents of 2 MiB are 8 TiB).
-const MAX_SLOTS: u32 = 1 << 22;
-
-/// What is remembered of one extent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ExtentHistory {
-    generation: u32,
-    /// Windows in a row with the same owner, and with the same node on top.
-    windows: u8,
-    top_windows: u8,
-    top_node: u8,
-    /// Share of the last window's bytes that node had.
-    top_share: f32,
-    churns: u8,
-    /// Where it was, and whether moves of it failed since it got there.
-    node: u8,
-    fails: bool,
-    private: bool,
-    /// Id of the owner; any id while shared.
-    owner: u64,
-    since_ns: u64,
-    /// Until when the last move has not paid back; 0 if there was none.
-    pays_ns: u64,
-    paused_until_ns: u64,
-    /// When it was last spread; 0 if never.
-    spread_ns: u64,
-    /// The node it left then.
-    spread_from: u8,
-    /// Bytes touched per second, decayed.
-    rate: f64,
-    last_ns: u64,
-}
-
-impl ExtentHistory {
-    /// Whether one affinity owns it.
-    pub(crate) fn is_private(&self) -> bool {
-        self.private
-    }
-}
-
-/// The node that used an extent most in the window and its bytes: tasks at home, or an away node that has settled.
-fn user(state: &State, extent: &Extent) -> (u8, u64) {
-    let away = extent.owner != NO_AFFINITY
-        && extent.away_bytes > extent.top_bytes
-        && state
-            .histories
-            .get(extent.owner as usize)
-            .is_some_and(|h| h.settled_away() == Some(usize::from(extent.away_node)));
-    if away { (extent.away_node, extent.away_bytes) } else { (extent.top_node, extent.top_bytes) }
-}
-
-/// Adds the window to the histories. One step per extent.
-pub(crate) fn fold(state: &mut State, snapshot: &Snapshot, elapsed_s: f64) {
-    let slots = snapshot.extents.iter().map(|e| e.slot).filter(|&s| s < MAX_SLOTS).max();
-    if let Some(most) = slots.filter(|&s| s as usize >= state.extents.len()) {
-        state.extents.resize(most as usize + 1, ExtentHistory::default());
-    }
-    let now = snapshot.now_ns;
-    let keep = (-elapsed_s / state.config.half_life.as_secs_f64().max(1e-3)).exp2();
-    for extent in &snapshot.extents {
-        let (node, bytes) = user(state, extent);
-        let Some(history) = state.extents.get_mut(extent.slot as usize) else {
-            continue;
-        };
-        if history.generation != extent.generation || history.last_ns == 0 {
-            *history = ExtentHistory {
-                generation: extent.generation,
-                since_ns: now,
-                owner: u64::MAX,
-                ..ExtentHistory::default()
-            };
-        }
-        history.last_ns = now.max(1);
-        history.fails = extent.failed || (history.fails && history.node == extent.node);
-        history.node = extent.node;
-        if extent.failed {
-            history.paused_until_ns = history.paused_until_ns.max(now.saturating_add(FAILED_PAUSE_NS));
-        }
-        if elapsed_s > 0.0 {
-            let fresh = extent.touched as f64 / elapsed_s;
-            history.rate = if history.rate == 0.0 { fresh } else { history.rate * keep + fresh * (1.0 - keep) };
-        }
-        if extent.touched == 0 {
-            continue;
-        }
-        let whole = extent.touched as f64;
-        let on_top = bytes as f64 >= FOLLOW_SHARE * whole;
-        history.top_windows = match on_top {
-            true if history.top_node == node => history.top_windows.saturating_add(1),
-            true => 1,
-            false => 0,
-        };
-        history.top_node = node;
-        history.top_share = (bytes as f64 / whole) as f32;
-        let affinity = snapshot.affinities.get(extent.owner as usize);
-        let private = affinity.is_some() && extent.owner_bytes as f64 >= PRIVATE_SHARE * whole;
-        let owner = if private { affinity.map_or(u64::MAX, |a| a.id) } else { history.owner };
-        if private == history.private && owner == history.owner {
-            history.windows = history.windows.saturating_add(1);
-        } else {
-            history.new_owner(owner, private, now);
-        }
-    }
-}
-
-impl ExtentHistory {
-    fn new_owner(&mut self, owner: u64, private: bool, now: u64) {
-        if self.pays_ns > now {
-            // It was moved for someone who has left it before the copy was worth it.
-            self.churns = self.churns.saturating_add(1);
-            let pause = CHURN_PAUSE.saturating_mul(1 << u32::from(self.churns - 1).min(10)).min(CHURN_PAUSE_MAX);
-            self.paused_until_ns = now.saturating_add(pause.as_nanos() as u64);
-        }
-        self.pays_ns = 0;
-        (self.owner, self.private, self.since_ns, self.windows) = (owner, private, now, 1);
-    }
-
-    /// Seconds it is expected to stay with its owner: as long as it has so far, and long if it never churned.
-    fn stay_s(&self, now: u64) -> f64 {
-        let fresh = if self.churns == 0 { FRESH_STAY.as_secs_f64() } else { 0.0 };
-        (now.saturating_sub(self.since_ns) as f64 * 1e-9).clamp(fresh, HORIZON.as_secs_f64())
-    }
-}
-
 /// Free memory a plan may still use, by node.
 pub(crate) struct Free(Vec<f64>);
 
@@ -174,12 +46,27 @@ impl Free {
 }
 
 /// Chooses the extents to move under the planned homes, and the shares shared memory should have.
-pub(crate) fn plan(state: &mut State, snapshot: &Snapshot, planned: &Placement<'_>) -> (Vec<ExtentMove>, Vec<Weights>) {
+///
+/// `briefs` are those of [`fold`](super::extent_history::fold): most extents are where they belong, and their line of the
+/// snapshot need not be read again.
+pub(crate) fn plan(
+    state: &mut State,
+    snapshot: &Snapshot,
+    briefs: &[Brief],
+    planned: &Placement<'_>,
+) -> (Vec<ExtentMove>, Vec<Weights>) {
     let view = planned.view;
     let n = view.n;
     let mut wanted: Vec<ExtentMove> = Vec::new();
     let mut shared: Vec<Vec<usize>> = vec![Vec::new(); view.groups.len()];
-    for (index, extent) in snapshot.extents.iter().enumerate() {
+    let targets = private_targets(state, planned);
+    for (index, brief) in briefs.iter().enumerate() {
+        match brief.decode() {
+            Decoded::Rests => continue,
+            Decoded::Private { owner, at } if targets[owner] == Some(at) => continue,
+            _ => {}
+        }
+        let extent = &snapshot.extents[index];
         let Some(history) = state.extents.get(extent.slot as usize) else {
             continue;
         };
@@ -229,6 +116,17 @@ pub(crate) fn plan(state: &mut State, snapshot: &Snapshot, planned: &Placement<'
         interleave::plan(state, snapshot, planned, g, extents, &mut free, &mut wanted, &mut weights);
     }
     (limit(state, snapshot, wanted, n), weights)
+}
+
+/// For each affinity the node its settled private extents belong on, if that is the same for all of them.
+fn private_targets(state: &State, planned: &Placement<'_>) -> Vec<Option<u8>> {
+    let view = planned.view;
+    let target = |(owner, home): (usize, &NodeSet)| {
+        let home = home.only().filter(|&i| i < view.n)?;
+        // Where else its memory may have to go is `follow`'s business.
+        state.histories[owner].settled_away().is_none().then(|| view.near[home] as u8)
+    };
+    planned.homes.iter().enumerate().map(target).collect()
 }
 
 /// Where an extent that has one user should go.

@@ -33,12 +33,12 @@ pub(crate) fn plan(
     if weights.iter().sum::<f64>() <= 0.0 {
         return;
     }
-    let active = weights.iter().filter(|&&w| w > 0.0).count();
-    if active > 1 {
+    let active: Vec<usize> = (0..n).filter(|&i| weights[i] > 0.0).collect();
+    if active.len() > 1 {
         let shares = weights.iter().enumerate().filter(|(_, w)| **w > 0.0).map(|(i, w)| (i as u8, *w)).collect();
         weights_out.push(Weights { group: group.id, shares });
     }
-    if !view.rules.interleave && active > 1 {
+    if !view.rules.interleave && active.len() > 1 {
         return;
     }
     let mut have = vec![0.0; n];
@@ -47,7 +47,7 @@ pub(crate) fn plan(
     }
     let total: f64 = have.iter().sum();
     let mut order: Vec<usize> = extents.to_vec();
-    order.sort_by_key(|&e| ties::hash(view.seed, group.id, u64::from(snapshot.extents[e].slot)));
+    order.sort_by_cached_key(|&e| ties::hash(view.seed, group.id, u64::from(snapshot.extents[e].slot)));
     // Seconds per line from a memory node to the group's tasks, by use.
     let reach = |m: usize| -> f64 {
         let cpus = &planned.group_cpus[g * n..(g + 1) * n];
@@ -65,13 +65,9 @@ pub(crate) fn plan(
             continue;
         }
         let mut contest = Cheapest::new(view.seed, u64::from(extent.slot));
-        for to in 0..n {
+        for &to in active.iter().filter(|&&to| to != from) {
             // A move that will not fit must not be counted as made: the small extents would make way for it and back.
-            if to != from
-                && weights[to] > 0.0
-                && !just_left(state, extent, to, snapshot.now_ns)
-                && free.fits(to, extent.bytes as f64)
-            {
+            if !just_left(state, extent, to, snapshot.now_ns) && free.fits(to, extent.bytes as f64) {
                 contest.offer(have[to] / weights[to], to as u64, to);
             }
         }

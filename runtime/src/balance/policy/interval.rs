@@ -74,9 +74,8 @@ pub(crate) fn measure(state: &State, snapshot: &Snapshot, group_of: &[Option<usi
     (mode, share)
 }
 
-/// The time to the next pass, remembered in the state.
-pub(crate) fn next(state: &mut State, snapshot: &Snapshot, plan: &Plan) -> Duration {
-    let touched: u64 = snapshot.extents.iter().filter(|e| e.touched > 0).fold(0, |sum, e| sum.saturating_add(e.bytes));
+/// The time to the next pass, remembered in the state. `touched`: bytes of the extents that were touched.
+pub(crate) fn next(state: &mut State, snapshot: &Snapshot, touched: u64, plan: &Plan) -> Duration {
     let moved: u64 = plan.extents.iter().fold(0, |sum, m| sum.saturating_add(m.bytes));
     let changed = !plan.moves.is_empty() || !plan.swaps.is_empty();
     let copying = moved as f64 > TRICKLE * touched as f64;

@@ -9,7 +9,7 @@
 //!                |
 //!            one cost: stall + copy + wait + queue                         view, cost
 //!                |
-//!      1.    group step: home sets, the whole machine packed afresh        group_step, topology_class
+//!      1.    group step: home sets, the whole machine packed afresh        group_step, home_set, topology_class
 //!      2.    moves of single affinities                                    moves, imbalance
 //!      3.    swaps of sets of equal CPU use                                swaps
 //!      4.    extents follow, shared ones spread                            extents, interleave
@@ -46,9 +46,11 @@
 mod config;
 mod cost;
 mod decay;
+mod extent_history;
 mod extents;
 mod group_form;
 mod group_step;
+mod home_set;
 mod imbalance;
 mod interleave;
 mod interval;
@@ -76,6 +78,7 @@ pub use state::State;
 pub use topology_class::{TopologyClass, topology_class};
 
 use cost::{Cost, Placement};
+use extent_history::{Holdings, Scratch};
 use view::View;
 
 /// One pass: adds the window in `snapshot` to `state` and says what to do.
@@ -90,7 +93,6 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
     let elapsed_s = state.elapsed_s(snapshot);
     state.fold_affinities(snapshot, elapsed_s);
     state.fold_capacity(snapshot, elapsed_s);
-    extents::fold(state, snapshot, elapsed_s);
     let config = state.config;
     let group_steps = state.pairs.fold(snapshot, &state.histories, elapsed_s, &config);
     // A clock that ran backwards starts a new window at the old time: nothing is counted twice.
@@ -101,7 +103,9 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
         return plan;
     }
     let (group_of, groups) = group_form::groups(snapshot, &state.pairs);
-    let view = View::new(snapshot, state, &group_of, groups);
+    let memory = view::nodes_that(snapshot, Node::takes_memory);
+    let folded = extent_history::fold(state, snapshot, elapsed_s, &group_of, groups, memory);
+    let mut view = View::new(snapshot, state, &group_of, folded.holdings);
     (plan.mode, plan.local_share) = interval::measure(state, snapshot, &group_of, groups);
 
     let start = Placement::new(&view, view.affinities.iter().map(|a| a.home).collect());
@@ -114,10 +118,11 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
     }
     state.expected = Some(plan.predicted.1);
     if config.rules.extents {
-        (plan.extents, plan.weights) = extents::plan(state, snapshot, &planned);
+        (plan.extents, plan.weights) = extents::plan(state, snapshot, &folded.briefs, &planned);
     }
     plan.replicas = replicas::plan(state, snapshot, &view, elapsed_s);
-    plan.next_pass = interval::next(state, snapshot, &plan);
+    plan.next_pass = interval::next(state, snapshot, folded.touched_bytes, &plan);
+    state.scratch = Scratch::keep(std::mem::take(&mut view.held), folded.briefs);
     plan
 }
 
@@ -125,7 +130,7 @@ pub fn plan(state: &mut State, snapshot: &Snapshot) -> Plan {
 /// (which the snapshot must have been folded into by [`plan`]). For tests and for showing alternatives to a user.
 pub fn predicted_time(state: &State, snapshot: &Snapshot, homes: &[NodeSet]) -> f64 {
     let (group_of, groups) = group_form::groups(snapshot, &state.pairs);
-    let view = View::new(snapshot, state, &group_of, groups);
+    let view = View::new(snapshot, state, &group_of, Holdings::of(snapshot, state, &group_of, groups));
     Placement::new(&view, homes.to_vec()).cost().sum()
 }
 

@@ -116,7 +116,8 @@ fn best(
     if candidates.is_empty() {
         return Ok(None);
     }
-    let before = placement.cost();
+    // Counting the whole cost takes longer than to see that most candidates are not worth it.
+    let mut before = None;
     let bar = bar(placement, a, SMALL_GAIN);
     let view = placement.view;
     let mut contest = Cheapest::new(view.seed, view.affinities[a].id);
@@ -127,6 +128,7 @@ fn best(
         if !budget.spend() {
             return Err(OutOfTrials);
         }
+        let before = *before.get_or_insert_with(|| placement.cost());
         let after = placement.try_home(a, NodeSet::single(to));
         let gain = before.sum() - after.sum();
         if gain <= bar || !load_is_reason_enough(snapshot, placement, a, from, to, reason(before, after)) {
@@ -169,7 +171,12 @@ fn candidates(placement: &Placement<'_>, a: usize, from: usize) -> NodeSet {
     let mut set = NodeSet::EMPTY;
     if affinity.held_total > 0.0 || affinity.fixed_total > 0.0 {
         let mut contest = Cheapest::new(view.seed, affinity.id);
-        for i in view.tasks.iter() {
+        // With no fixed memory and its own memory where it goes, only what must be copied differs: where it holds nothing it
+        // is the same everywhere, and never less than where it holds something.
+        let own_memory = view.tasks.is_subset(view.memory);
+        let held = &view.held[a * n..(a + 1) * n];
+        let everything = affinity.fixed_total > 0.0 || !own_memory || held[from] <= 0.0;
+        for i in view.tasks.iter().filter(|&i| everything || held[i] > 0.0 || affinity.home.contains(i)) {
             let (stall, copy) = placement.own_cost(a, NodeSet::single(i));
             contest.offer(stall + copy, i as u64, i);
         }

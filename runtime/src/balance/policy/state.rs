@@ -2,7 +2,7 @@
 
 use super::config::{AWAY_WINDOWS, CAPACITY_HALF_LIFE, Config, HORIZON, INPUT_CHANGED};
 use super::decay;
-use super::extents::ExtentHistory;
+use super::extent_history::{ExtentHistory, Scratch};
 use super::group_form::Pairs;
 use super::node_set::{MAX_NODES, NodeSet};
 use super::replicas::ReplicaHistory;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Everything the policy remembers. Owned by whoever calls [`plan`](super::plan); one per balanced process.
 ///
-/// Cost: about `4 x nodes x 8` bytes per affinity and 72 bytes per extent slot.
+/// Cost: about `4 x nodes x 8` bytes per affinity and 64 bytes per extent slot.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) config: Config,
@@ -33,6 +33,8 @@ pub struct State {
     pub(crate) capacity: Vec<f64>,
     /// Where the bounded search goes on in the next pass.
     pub(crate) search_from: usize,
+    /// Memory that passes use one after the other.
+    pub(crate) scratch: Scratch,
 }
 
 /// Decayed sums of one affinity.
@@ -46,6 +48,8 @@ pub(crate) struct History {
     pub wait: f64,
     /// Bytes by memory node (three rows) and by using node (one): see [`Row`].
     rows: Box<[f64]>,
+    /// Nodes with anything in any row: most affinities know few of 64.
+    known: NodeSet,
     /// The away node of the last windows, and for how many.
     away: (u8, u8),
     /// What counts of the present window: see [`decay::within`].
@@ -70,22 +74,44 @@ impl History {
             cpu: 0.0,
             wait: 0.0,
             rows: vec![0.0; 4 * nodes].into_boxed_slice(),
+            known: NodeSet::EMPTY,
             away: (0, 0),
             part: 1.0,
             moved: None,
         }
     }
 
-    /// One row, by node.
-    pub(crate) fn row(&self, row: Row) -> &[f64] {
+    /// One row, by node, without the nodes that have nothing in any row.
+    pub(crate) fn row(&self, row: Row) -> impl Iterator<Item = (usize, f64)> {
         let nodes = self.rows.len() / 4;
-        &self.rows[row as usize * nodes..(row as usize + 1) * nodes]
+        let values = &self.rows[row as usize * nodes..(row as usize + 1) * nodes];
+        self.known.iter().map(|node| (node, values[node]))
     }
 
     /// Bytes touched, all kinds.
     pub(crate) fn touched(&self) -> f64 {
+        [Row::Private, Row::Shared, Row::Fixed].into_iter().flat_map(|row| self.row(row)).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn add(&mut self, row: Row, node: usize, bytes: f64) {
         let nodes = self.rows.len() / 4;
-        self.rows[..3 * nodes].iter().sum()
+        self.rows[row as usize * nodes + node] += bytes;
+        self.known = self.known.union(NodeSet::single(node));
+    }
+
+    fn shrink(&mut self, factor: f64) {
+        let nodes = self.rows.len() / 4;
+        for node in self.known.iter() {
+            let mut left = false;
+            for row in 0..4 {
+                let sum = &mut self.rows[row * nodes + node];
+                decay::shrink(std::slice::from_mut(sum), factor);
+                left |= *sum > 0.0;
+            }
+            if !left {
+                self.known = self.known.minus(NodeSet::single(node));
+            }
+        }
     }
 
     /// The away node that has persisted long enough to count as use.
@@ -133,6 +159,7 @@ impl State {
             changed_ns: 0,
             capacity: Vec::new(),
             search_from: 0,
+            scratch: Scratch::default(),
         }
     }
 
@@ -176,10 +203,18 @@ impl State {
         let per_pass = !self.config.rules.time_decay;
         for (i, history) in self.histories.iter_mut().enumerate() {
             let old = history.touched();
-            let factor = decay::factor(elapsed_s, self.config.half_life, old, fresh[i], per_pass);
-            decay::shrink(&mut history.rows, factor);
+            // No time, nothing counted: then nothing is forgotten either.
+            let fresh = if elapsed_s > 0.0 { fresh[i] } else { 0.0 };
+            let factor = decay::factor(elapsed_s, self.config.half_life, old, fresh, per_pass);
+            history.shrink(factor);
             let affinity = &snapshot.affinities[i];
-            let part = if per_pass { 1.0 } else { decay::within(factor) };
+            // Counts without a length of time are no rates: the first snapshot only starts the clock, and one whose clock
+            // ran backwards is left out. Counted, they made every demand half as high again in the next pass.
+            let part = match elapsed_s > 0.0 {
+                false => 0.0,
+                true if per_pass => 1.0,
+                true => decay::within(factor),
+            };
             history.part = part;
             history.seconds = history.seconds * factor + elapsed_s * part;
             history.cpu = history.cpu * factor + affinity.cpu_ns as f64 * 1e-9 * part;
@@ -200,10 +235,10 @@ impl State {
                 Kind::Fixed => Row::Fixed,
             };
             let bytes = touch.bytes as f64 * history.part;
-            history.rows[row as usize * nodes + memory] += bytes;
+            history.add(row, memory, bytes);
             // A thief's touches are not use, or memory would follow thieves; a thief that stays is no thief.
             if !touch.away || history.settled_away() == Some(using) {
-                history.rows[Row::Use as usize * nodes + using] += bytes;
+                history.add(Row::Use, using, bytes);
             }
         }
     }
@@ -251,11 +286,10 @@ impl State {
     pub(crate) fn use_by_node(&self, affinity: usize, home: NodeSet, out: &mut [f64]) {
         let history = &self.histories[affinity];
         let cpus = if history.seconds > 0.0 { history.cpu / history.seconds } else { 0.0 };
-        let row = history.row(Row::Use);
-        let total: f64 = row.iter().sum();
+        let total: f64 = history.row(Row::Use).map(|(_, bytes)| bytes).sum();
         if total > 0.0 {
-            for (sum, bytes) in out.iter_mut().zip(row) {
-                *sum += cpus * bytes / total;
+            for (node, bytes) in history.row(Row::Use) {
+                out[node] += cpus * bytes / total;
             }
         } else {
             let nodes = out.len();

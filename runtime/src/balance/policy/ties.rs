@@ -17,6 +17,7 @@ pub(crate) fn hash(seed: u64, a: u64, b: u64) -> u64 {
 pub(crate) struct Cheapest<T> {
     seed: u64,
     key: u64,
+    /// Cost, name and value; hashes are computed for ties only.
     best: Option<(f64, u64, T)>,
 }
 
@@ -31,17 +32,22 @@ impl<T> Cheapest<T> {
         if cost.is_nan() {
             return;
         }
-        let tie = hash(self.seed, self.key, name);
         let better = match &self.best {
             None => true,
-            Some((best, best_tie, _)) => {
+            Some((best, other, _)) => {
                 let slack = 1e-9 * best.abs().max(1e-9);
-                cost < best - slack || (cost <= best + slack && tie < *best_tie)
+                let tie = |name: u64| hash(self.seed, self.key, name);
+                cost < best - slack || (cost <= best + slack && tie(name) < tie(*other))
             }
         };
         if better {
-            self.best = Some((cost, tie, value));
+            self.best = Some((cost, name, value));
         }
+    }
+
+    /// Whether a candidate that costs at least `cost` has lost already: no need to count the rest of its cost.
+    pub(crate) fn beats(&self, cost: f64) -> bool {
+        self.best.as_ref().is_some_and(|(best, _, _)| cost > best + 1e-9 * best.abs().max(1e-9))
     }
 
     /// The winner and its cost.

@@ -46,18 +46,15 @@ pub(crate) fn levels(snapshot: &Snapshot, nodes: NodeSet) -> Vec<u16> {
     levels
 }
 
-/// Clusters around `seed`, smallest first: the nodes within each distance of it. On a backplane these are the pair,
-/// the quad and so on, which a group should fill before it crosses the connection.
-pub(crate) fn clusters(snapshot: &Snapshot, nodes: NodeSet, seed: usize) -> Vec<NodeSet> {
-    levels(snapshot, nodes)
-        .into_iter()
-        .map(|level| {
-            nodes
-                .iter()
-                .filter(|&m| snapshot.distance(seed, m) <= level)
-                .fold(NodeSet::EMPTY, |set, m| set.union(NodeSet::single(m)))
-        })
-        .collect()
+/// Clusters around each of the first `n` nodes, smallest first: the nodes within each distance of it. On a backplane these are
+/// the pair, the quad and so on, which a group should fill before it crosses the connection.
+pub(crate) fn all_clusters(snapshot: &Snapshot, nodes: NodeSet, n: usize) -> Vec<Vec<NodeSet>> {
+    let levels = levels(snapshot, nodes);
+    let within = |seed: usize, level: u16| {
+        let near = nodes.iter().filter(|&m| snapshot.distance(seed, m) <= level);
+        near.fold(NodeSet::EMPTY, |set, m| set.union(NodeSet::single(m)))
+    };
+    (0..n).map(|seed| levels.iter().map(|&level| within(seed, level)).collect()).collect()
 }
 
 #[cfg(test)]
@@ -88,6 +85,6 @@ mod tests {
         // A ring: opposite nodes are two hops apart, through either neighbour.
         let ring = machine(4, |i, j| [10, 20, 30, 20][(4 + j - i) % 4]);
         assert_eq!(topology_class(&ring, all), TopologyClass::Mesh);
-        assert_eq!(clusters(&pairs, all, 2), [NodeSet::of(&[2]), NodeSet::of(&[2, 3]), all]);
+        assert_eq!(all_clusters(&pairs, all, 4)[2], [NodeSet::of(&[2]), NodeSet::of(&[2, 3]), all]);
     }
 }

@@ -4,6 +4,7 @@ use super::config::{
     DEFAULT_LINES_MIN, DEFAULT_LINES_PER_CPU, FIT_SLACK, FIT_SLACK_CPUS, HORIZON, LINE, LOCAL_LINE_S, MAX_STALL,
     PAY_TIMES, Rules,
 };
+use super::extent_history::Holdings;
 use super::node_set::{MAX_NODES, NodeSet};
 use super::snapshot::Snapshot;
 use super::state::{Row, State};
@@ -32,8 +33,8 @@ pub(crate) struct View {
     /// Seconds per second that one byte costs which must still be copied: the copy, paid twice, over the horizon.
     pub copy_s: f64,
     pub affinities: Vec<AffinityView>,
-    /// Lines per second to fixed memory, `affinity * n + node`.
-    pub fixed: Vec<f64>,
+    /// Lines per second to fixed memory by node, of those that have any.
+    fixed: Vec<f64>,
     /// Private bytes held, `affinity * n + node`.
     pub held: Vec<f64>,
     /// Groups of two or more affinities.
@@ -62,6 +63,8 @@ pub(crate) struct AffinityView {
     /// Lines per second to its group's shared memory.
     pub shared: f64,
     pub fixed_total: f64,
+    /// Where its row of [`View::fixed`] begins; it has one if `fixed_total` is not 0.
+    fixed_at: usize,
     pub held_total: f64,
     /// Misses over touched lines, at most 1: declared bytes may hit the caches.
     pub scale: f64,
@@ -80,13 +83,12 @@ pub(crate) struct GroupView {
 
 impl View {
     /// `group_of[i]` is the group index of affinity `i`, as [`group_form`](super::group_form) found them.
-    pub(crate) fn new(snapshot: &Snapshot, state: &State, group_of: &[Option<usize>], group_count: usize) -> View {
+    pub(crate) fn new(snapshot: &Snapshot, state: &State, group_of: &[Option<usize>], holdings: Holdings) -> View {
         let n = snapshot.nodes.len().min(MAX_NODES);
+        let group_count = holdings.shared_total.len();
         let nodes = &snapshot.nodes[..n];
-        let set = |f: &dyn Fn(&super::Node) -> bool| {
-            (0..n).filter(|&i| f(&nodes[i])).fold(NodeSet::EMPTY, |s, i| s.union(NodeSet::single(i)))
-        };
-        let (tasks, memory) = (set(&|node| node.takes_tasks()), set(&|node| node.takes_memory()));
+        let tasks = nodes_that(snapshot, super::Node::takes_tasks);
+        let memory = nodes_that(snapshot, super::Node::takes_memory);
         let line_s: Vec<f64> =
             (0..n * n).map(|i| LOCAL_LINE_S * f64::from(snapshot.distance(i / n, i % n)) / 10.0).collect();
         let near = (0..n).map(|i| nearest(&line_s, n, i, memory)).collect();
@@ -104,32 +106,34 @@ impl View {
             line_s,
             copy_s: PAY_TIMES / state.config.migration_bytes_per_s.max(1.0) / HORIZON.as_secs_f64(),
             affinities: Vec::with_capacity(snapshot.affinities.len()),
-            fixed: vec![0.0; snapshot.affinities.len() * n],
-            held: vec![0.0; snapshot.affinities.len() * n],
-            groups: (0..group_count)
-                .map(|_| GroupView {
+            fixed: Vec::new(),
+            held: holdings.own,
+            groups: holdings
+                .shared_total
+                .iter()
+                .map(|&held_total| GroupView {
                     id: u64::MAX,
                     members: Vec::new(),
                     demand: 0.0,
                     shared: 0.0,
-                    held_total: 0.0,
+                    held_total,
                     scale: 1.0,
                 })
                 .collect(),
-            group_held: vec![0.0; group_count * n],
+            group_held: holdings.shared,
             group_use: vec![0.0; group_count * n],
         };
         for (i, group) in group_of.iter().enumerate() {
-            view.add_affinity(snapshot, state, i, *group);
+            view.add_affinity(snapshot, state, i, *group, holdings.own_total[i]);
         }
         let demand: f64 = view.affinities.iter().map(|a| a.demand).sum();
         let cap: f64 = view.cap.iter().sum();
         view.overcommit = if cap > 0.0 { (demand / cap).max(1.0) } else { 1.0 };
-        view.hold_extents(snapshot, state);
+        view.use_groups(state);
         view
     }
 
-    fn add_affinity(&mut self, snapshot: &Snapshot, state: &State, i: usize, group: Option<usize>) {
+    fn add_affinity(&mut self, snapshot: &Snapshot, state: &State, i: usize, group: Option<usize>, held_total: f64) {
         let n = self.n;
         let affinity = &snapshot.affinities[i];
         let history = &state.histories[i];
@@ -145,14 +149,19 @@ impl View {
         let mut stall = 0.0;
         let mut sums = [0.0; 3];
         for (k, row) in [Row::Private, Row::Shared, Row::Fixed].into_iter().enumerate() {
-            for &bytes in history.row(row) {
+            for (_, bytes) in history.row(row) {
                 stall += rate(bytes) * LOCAL_LINE_S;
                 sums[k] += rate(bytes);
             }
         }
         let scale = if stall > 0.0 { (MAX_STALL * cpus / stall).min(1.0) } else { 1.0 };
-        for (m, &bytes) in history.row(Row::Fixed).iter().enumerate() {
-            self.fixed[i * n + m] = rate(bytes) * scale;
+        let fixed_total = sums[2] * scale;
+        let fixed_at = self.fixed.len();
+        if fixed_total > 0.0 {
+            self.fixed.resize(fixed_at + n, 0.0);
+            for (m, bytes) in history.row(Row::Fixed) {
+                self.fixed[fixed_at + m] = rate(bytes) * scale;
+            }
         }
         // A group of one shares with nobody: its shared memory is its own.
         let (private, shared) = match group {
@@ -175,8 +184,9 @@ impl View {
             variance: if demand <= 1.0 { demand * (1.0 - demand) } else { 0.25 },
             private: private * scale,
             shared: shared * scale,
-            fixed_total: sums[2] * scale,
-            held_total: 0.0,
+            fixed_total,
+            fixed_at,
+            held_total,
             scale,
         });
         if let Some(g) = group {
@@ -188,33 +198,20 @@ impl View {
         }
     }
 
-    /// Adds up who holds what where, from the extents of the snapshot.
-    fn hold_extents(&mut self, snapshot: &Snapshot, state: &State) {
+    /// Lines per second of affinity `a` to fixed memory, by node; empty if it has none.
+    pub(crate) fn fixed(&self, a: usize) -> &[f64] {
+        let affinity = &self.affinities[a];
+        if affinity.fixed_total > 0.0 { &self.fixed[affinity.fixed_at..affinity.fixed_at + self.n] } else { &[] }
+    }
+
+    /// Adds up from where each group uses its memory.
+    fn use_groups(&mut self, state: &State) {
         let n = self.n;
-        for extent in &snapshot.extents {
-            let node = usize::from(extent.node);
-            let owner = extent.owner as usize;
-            if node >= n || owner >= self.affinities.len() || !extent.movable || extent.touched == 0 {
-                continue;
-            }
-            let bytes = extent.bytes as f64;
-            let private = state.extents.get(extent.slot as usize).is_some_and(|h| h.is_private());
-            match self.affinities[owner].group {
-                Some(g) if !private => {
-                    self.group_held[g * n + node] += bytes;
-                    self.groups[g].held_total += bytes;
-                }
-                _ => {
-                    self.held[owner * n + node] += bytes;
-                    self.affinities[owner].held_total += bytes;
-                }
-            }
-        }
         for (g, group) in self.groups.iter_mut().enumerate() {
             let shares = &mut self.group_use[g * n..(g + 1) * n];
             for &a in &group.members {
-                for (share, bytes) in shares.iter_mut().zip(state.histories[a].row(Row::Use)) {
-                    *share += bytes;
+                for (node, bytes) in state.histories[a].row(Row::Use) {
+                    shares[node] += bytes;
                 }
             }
             let total: f64 = shares.iter().sum::<f64>().max(1e-9);
@@ -238,6 +235,12 @@ impl View {
 /// `cpus` and what a measured demand may be above it and still fit: see [`FIT_SLACK`].
 pub(crate) fn with_slack(cpus: f64) -> f64 {
     cpus + (FIT_SLACK * cpus).min(FIT_SLACK_CPUS)
+}
+
+/// The nodes of a snapshot that are as `is` says.
+pub(crate) fn nodes_that(snapshot: &Snapshot, is: impl Fn(&super::Node) -> bool) -> NodeSet {
+    let nodes = snapshot.nodes.iter().take(MAX_NODES).enumerate();
+    nodes.filter(|(_, node)| is(node)).fold(NodeSet::EMPTY, |set, (i, _)| set.union(NodeSet::single(i)))
 }
 
 fn line_capacity(node: &super::Node) -> f64 {
