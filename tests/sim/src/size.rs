@@ -33,9 +33,9 @@ pub fn scene(kinship: Kinship) -> Scene {
         let owner = e % AFFINITIES;
         let node = if e / AFFINITIES % 50 == 7 { (home(owner) + 1) % NODES } else { home(owner) };
         let users = if kinship == Kinship::Groups && e / AFFINITIES % 10 == 0 {
-            (0..10).map(|k| (owner / 10 * 10 + k, 1e4)).collect()
+            (0..10).map(|k| (owner / 10 * 10 + k, 1e5)).collect()
         } else {
-            vec![(owner, 1e5)]
+            vec![(owner, 1e6)]
         };
         scene.memory.push(Memory::new(node, users));
     }
