@@ -21,6 +21,8 @@ pub enum Work {
     Wakeups(usize),
     /// `n` groups of 40 tasks that all want to run.
     Groups(usize),
+    /// A small program: one group of `n` tasks that pass messages, all started on one node of an idle machine.
+    Together(usize),
     /// `n` threads that stream over their own memory; the L3 groups' own bandwidth counts.
     Stream(usize),
 }
@@ -81,6 +83,7 @@ fn build(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64
             (n / 16, 16, Task { busy_us: 30.0, private_lines: 20.0, shared_lines: 5.0, demand: 0.85, ..base })
         }
         Work::Groups(n) => (n, 40, Task { busy_us: 5.0, private_lines: 10.0, shared_lines: 60.0, ..base }),
+        Work::Together(n) => (1, n, Task { busy_us: 8.0, private_lines: 10.0, shared_lines: 40.0, ..base }),
         Work::Stream(n) => (1, n, Task { busy_us: 0.5, private_lines: 256.0, shared_lines: 0.0, sticky: 0.0, ..base }),
     };
     for g in 0..groups.max(1) {
@@ -89,7 +92,8 @@ fn build(c: &Constants, per_socket: usize, work: Work, column: Column, seed: u64
         let main = dice.below(n);
         for _ in 0..members {
             // Fork balancing: the least loaded node, ties by chance; a child of the group's parent otherwise.
-            let home = least_loaded(&world, &mut dice);
+            let spread = least_loaded(&world, &mut dice);
+            let home = if matches!(work, Work::Together(_)) { main } else { spread };
             let mut t = task.clone();
             (t.group, t.home) = (g, home);
             let index = world.add_task(t);

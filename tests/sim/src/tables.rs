@@ -189,7 +189,7 @@ pub fn tip_cov(per_socket: usize, work: Work) -> f64 {
 }
 
 /// The workloads of seed 2.
-pub const WORKS: [Work; 9] = [
+pub const WORKS: [Work; 10] = [
     Work::Pairs(8),
     Work::Pairs(16),
     Work::Pairs(32),
@@ -197,6 +197,7 @@ pub const WORKS: [Work; 9] = [
     Work::Pairs(128),
     Work::Wakeups(128),
     Work::Groups(16),
+    Work::Together(8),
     Work::Stream(16),
     Work::Stream(32),
 ];

@@ -5,7 +5,7 @@ use crate::machine::{MIGRATION_BYTES_PER_S, Machine};
 use crate::rates::{Class, Loads, solve};
 use crate::record::Record;
 use crate::rng::Rng;
-use numart_runtime::balance::policy::{Config, NodeSet, State};
+use numart_runtime::balance::policy::{Config, NodeSet, State, must_wake};
 use std::collections::VecDeque;
 
 /// Bytes of a line.
@@ -159,6 +159,18 @@ pub struct World {
     pub(crate) classes: Vec<Class>,
     pub(crate) stale: bool,
     pub(crate) progress: f64,
+    local: LocalShare,
+}
+
+/// The local share, as the driver follows it.
+#[derive(Default)]
+struct LocalShare {
+    now: f64,
+    /// Its sum over the window that is running, and the seconds of that.
+    window: (f64, f64),
+    /// Its mean over the window of the last pass: what the policy has seen. A change late in a long window is not in it, so the
+    /// driver goes on waking the policy until it is.
+    at_pass: f64,
 }
 
 impl World {
@@ -200,6 +212,7 @@ impl World {
             classes: Vec::new(),
             stale: true,
             progress: 0.0,
+            local: LocalShare::default(),
             machine,
         }
     }
@@ -270,9 +283,16 @@ impl World {
             }
             if self.state.is_some() && self.now >= self.next_pass {
                 self.pass();
+                let (sum, seconds) = std::mem::take(&mut self.local.window);
+                self.local.at_pass = if seconds > 0.0 { sum / seconds } else { 0.0 };
             }
             if self.stale {
                 self.settle_rates();
+                // What the driver does all the time: see whether the policy would want to know.
+                self.local.now = self.local_share();
+                if must_wake(self.local.at_pass, self.local.now) {
+                    self.wake();
+                }
             }
             let mut next = end;
             if self.column.system_places() {
@@ -389,6 +409,8 @@ impl World {
         for i in 0..self.machine.nodes() {
             self.capacity_window.1[i] += (self.machine.cpus[i] as f64 - self.neighbour[i]).max(0.0) * dt;
         }
+        self.local.window.0 += self.local.now * dt;
+        self.local.window.1 += dt;
         self.now += dt;
         self.migrate(dt);
     }
@@ -465,20 +487,25 @@ impl World {
                 continue;
             };
             let new = tasks[self.rng.below(tasks.len())];
-            if new == old {
-                continue;
+            if new != old {
+                self.give(e, old, new);
             }
-            let extent = &mut self.extents[e];
-            let seen = (self.counter[old] - extent.mark) * extent.bytes;
-            // The window's most frequent user is who it is told of.
-            if seen > extent.earlier.0 {
-                extent.earlier = (seen, old);
-            }
-            (extent.owner, extent.mark) = (Owner::Task(new), self.counter[new]);
-            let (node, bytes) = (extent.node, extent.bytes);
-            self.tasks[old].bytes[node] -= bytes;
-            self.tasks[new].bytes[node] += bytes;
         }
+        self.stale = true;
+    }
+
+    /// Extent `e` of task `old` is used by `new` from now on.
+    pub(crate) fn give(&mut self, e: usize, old: usize, new: usize) {
+        let extent = &mut self.extents[e];
+        let seen = (self.counter[old] - extent.mark) * extent.bytes;
+        // The window's most frequent user is who it is told of.
+        if seen > extent.earlier.0 {
+            extent.earlier = (seen, old);
+        }
+        (extent.owner, extent.mark) = (Owner::Task(new), self.counter[new]);
+        let (node, bytes) = (extent.node, extent.bytes);
+        self.tasks[old].bytes[node] -= bytes;
+        self.tasks[new].bytes[node] += bytes;
         self.stale = true;
     }
 }

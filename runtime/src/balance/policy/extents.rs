@@ -91,10 +91,13 @@ pub(crate) fn plan(
         let group = view.affinities.get(owner).and_then(|a| a.group);
         if let Some((to, reason)) = follow(state, extent, planned) {
             if to != at && !resting(state, extent, snapshot.now_ns) {
-                let user = if reason == ExtentReason::Private {
-                    planned.homes[owner].only().unwrap_or(to)
-                } else {
-                    usize::from(history.top_node)
+                let user = match reason {
+                    // Where it is used from: a thief that stayed is at the other end already.
+                    ExtentReason::Private => {
+                        let away = state.histories[owner].settled_away().filter(|&i| i < n);
+                        away.or(planned.homes[owner].only()).unwrap_or(to)
+                    }
+                    _ => usize::from(history.top_node),
                 };
                 let scale = view.affinities.get(owner).map_or(1.0, |a| a.scale);
                 let saved = view.line_s[user * n + at] - view.line_s[user * n + to];

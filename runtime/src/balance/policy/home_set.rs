@@ -366,12 +366,15 @@ fn set_cost(view: &View, unit: &Unit, used: &Used, fill: &[f64]) -> f64 {
         weights[view.near[i]] += f / total;
     }
     let own = unit.private + unit.shared;
+    // An affinity wider than a node has its own memory spread over its nodes, as a group its shared memory.
+    let wide = unit.members.len() == 1 && fill.iter().filter(|f| **f > 0.0).count() > 1;
+    let (private, shared_lines) = if wide { (0.0, own) } else { (unit.private, unit.shared) };
     let (mut stall, mut copy, mut moving, mut queue, mut wait) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for i in 0..n {
         let share = fill[i] / total;
         if share > 0.0 {
             let shared: f64 = weights[..n].iter().zip(&view.line_s[i * n..]).map(|(w, s)| w * s).sum();
-            stall += share * (unit.shared * shared + unit.private * view.line_s[i * n + view.near[i]]);
+            stall += share * (shared_lines * shared + private * view.line_s[i * n + view.near[i]]);
             if unit.fixed_total > 0.0 {
                 stall += share * unit.fixed.iter().zip(&view.line_s[i * n..]).map(|(l, s)| l * s).sum::<f64>();
             }
