@@ -96,3 +96,14 @@ impl Record {
         });
     }
 }
+
+/// The local share, as the driver follows it.
+#[derive(Default)]
+pub(crate) struct LocalShare {
+    pub now: f64,
+    /// Its sum over the window that is running, and the seconds of that.
+    pub window: (f64, f64),
+    /// Its mean over the window of the last pass: what the policy has seen. A change late in a long window is not in it, so the
+    /// driver goes on waking the policy until it is.
+    pub at_pass: f64,
+}

@@ -3,7 +3,7 @@
 use crate::column::Column;
 use crate::machine::{MIGRATION_BYTES_PER_S, Machine};
 use crate::rates::{Class, Loads, solve};
-use crate::record::Record;
+use crate::record::{LocalShare, Record};
 use crate::rng::Rng;
 use numart_runtime::balance::policy::{Config, NodeSet, State, must_wake};
 use std::collections::VecDeque;
@@ -159,18 +159,7 @@ pub struct World {
     pub(crate) classes: Vec<Class>,
     pub(crate) stale: bool,
     pub(crate) progress: f64,
-    local: LocalShare,
-}
-
-/// The local share, as the driver follows it.
-#[derive(Default)]
-struct LocalShare {
-    now: f64,
-    /// Its sum over the window that is running, and the seconds of that.
-    window: (f64, f64),
-    /// Its mean over the window of the last pass: what the policy has seen. A change late in a long window is not in it, so the
-    /// driver goes on waking the policy until it is.
-    at_pass: f64,
+    pub(crate) local: LocalShare,
 }
 
 impl World {
@@ -288,11 +277,11 @@ impl World {
             }
             if self.stale {
                 self.settle_rates();
-                // What the driver does all the time: see whether the policy would want to know.
                 self.local.now = self.local_share();
-                if must_wake(self.local.at_pass, self.local.now) {
-                    self.wake();
-                }
+            }
+            // What the driver does all the time: see whether the policy would want to know.
+            if must_wake(self.local.at_pass, self.local.now) {
+                self.wake();
             }
             let mut next = end;
             if self.column.system_places() {

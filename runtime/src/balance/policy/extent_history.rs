@@ -28,8 +28,8 @@ pub(crate) struct ExtentHistory {
     /// Until when the last move has not paid back; 0 if there was none.
     pub pays_ns: u64,
     pub paused_until_ns: u64,
-    /// When it was last spread; 0 if never.
-    pub spread_ns: u64,
+    /// When it was last sent elsewhere for its present owner; 0 if never.
+    moved_ns: u64,
     /// Bytes touched per second, decayed.
     pub rate: f64,
     /// Windows in a row with the same owner, and with the same node on top.
@@ -42,9 +42,12 @@ pub(crate) struct ExtentHistory {
     pub fails: bool,
     /// Whether one affinity owns it.
     pub private: bool,
-    /// The node it left when it was last spread.
-    pub spread_from: u8,
+    /// The node it left then, and [`SPREAD`] if it was spread.
+    left: u8,
 }
+
+/// Mark of a move that spread shared memory; node numbers are below it.
+const SPREAD: u8 = 0x80;
 
 const _: () = assert!(size_of::<ExtentHistory>() == 64);
 
@@ -251,7 +254,7 @@ impl ExtentHistory {
         since_ns: 0,
         pays_ns: 0,
         paused_until_ns: 0,
-        spread_ns: 0,
+        moved_ns: 0,
         rate: 0.0,
         windows: 0,
         top_windows: 0,
@@ -260,7 +263,7 @@ impl ExtentHistory {
         node: NOWHERE,
         fails: false,
         private: false,
-        spread_from: 0,
+        left: 0,
     };
 
     /// The window's touches: `bytes` of them by `node`, the most.
@@ -289,8 +292,29 @@ impl ExtentHistory {
             let pause = CHURN_PAUSE.saturating_mul(1 << u32::from(self.churns - 1).min(10)).min(CHURN_PAUSE_MAX);
             self.paused_until_ns = now.saturating_add(pause.as_nanos() as u64);
         }
-        self.pays_ns = 0;
+        // Where it was for someone else says nothing any more.
+        (self.pays_ns, self.moved_ns) = (0, 0);
         (self.owner, self.private, self.since_ns, self.windows) = (owner, private, now, 1);
+    }
+
+    /// Notes that it is sent from node `from` elsewhere.
+    pub(crate) fn sent(&mut self, from: u8, spread: bool, now: u64) {
+        self.moved_ns = now.max(1);
+        self.left = from | if spread { SPREAD } else { 0 };
+    }
+
+    /// Whether it was spread within the horizon its move was judged over.
+    pub(crate) fn just_spread(&self, now: u64) -> bool {
+        self.left & SPREAD != 0 && self.just_moved(now)
+    }
+
+    /// Whether it left `node` within that time, on input that has not changed since `changed_ns`.
+    pub(crate) fn just_left(&self, node: usize, now: u64, changed_ns: u64) -> bool {
+        usize::from(self.left & !SPREAD) == node && self.just_moved(now) && self.moved_ns > changed_ns
+    }
+
+    fn just_moved(&self, now: u64) -> bool {
+        self.moved_ns != 0 && now >= self.moved_ns && now - self.moved_ns < HORIZON.as_nanos() as u64
     }
 
     /// Seconds it is expected to stay with its owner: as long as it has so far, and long if it never churned.

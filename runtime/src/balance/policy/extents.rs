@@ -8,7 +8,7 @@
 //! long as it has kept it so far, or 10 s if it never churned. An extent whose owner changed before its last move had paid back is *churning*: it
 //! is left alone, for twice as long each time. A failed move is tried again after a second and slows nothing else (T1).
 
-use super::config::{FREE_SHARE, HORIZON, LINE, MAX_EXTENT_MOVES, OTHERS_SHARE, PAY_TIMES};
+use super::config::{FREE_SHARE, LINE, MAX_EXTENT_MOVES, OTHERS_SHARE, PAY_TIMES};
 use super::cost::Placement;
 use super::extent_history::{Brief, Decoded};
 use super::interleave;
@@ -90,7 +90,8 @@ pub(crate) fn plan(
         let owner = extent.owner as usize;
         let group = view.affinities.get(owner).and_then(|a| a.group);
         if let Some((to, reason)) = follow(state, extent, planned) {
-            if to != at && !resting(state, extent, snapshot.now_ns) {
+            let now = snapshot.now_ns;
+            if to != at && !resting(state, extent, now) && !just_left(state, extent, to, now) {
                 let user = match reason {
                     // Where it is used from: a thief that stayed is at the other end already.
                     ExtentReason::Private => {
@@ -210,17 +211,16 @@ pub(crate) fn resting(state: &State, extent: &Extent, now: u64) -> bool {
     state.config.rules.payback && state.extents[extent.slot as usize].paused_until_ns > now
 }
 
-/// Whether it was spread within the last 30 s, the horizon its move was judged over. Of a group whose moves do not all
-/// come to pass (full nodes, failing pages) small extents would otherwise fill in for big ones, to and fro.
+/// Whether it was spread within the horizon its move was judged over. Of a group whose moves do not all come to pass (full
+/// nodes, failing pages) small extents would otherwise fill in for big ones, to and fro.
 pub(crate) fn just_spread(state: &State, extent: &Extent, now: u64) -> bool {
-    let at = state.extents[extent.slot as usize].spread_ns;
-    at != 0 && now >= at && now - at < HORIZON.as_nanos() as u64
+    state.extents[extent.slot as usize].just_spread(now)
 }
 
-/// Whether it was spread from `node` within that time, on input that has not changed since.
+/// Whether it left `node` within that time, for the same owner and on input that has not changed since: going back would only
+/// show that one of the two moves was wrong.
 pub(crate) fn just_left(state: &State, extent: &Extent, node: usize, now: u64) -> bool {
-    let history = &state.extents[extent.slot as usize];
-    just_spread(state, extent, now) && usize::from(history.spread_from) == node && history.spread_ns > state.changed_ns
+    state.extents[extent.slot as usize].just_left(node, now, state.changed_ns)
 }
 
 /// Whether moves of it have failed: it is tried, but nothing else is planned as if it would succeed.
@@ -268,11 +268,8 @@ fn limit(state: &mut State, snapshot: &Snapshot, mut wanted: Vec<ExtentMove>, n:
                 0.0
             };
             state.extents[m.slot as usize].pays_ns = snapshot.now_ns.saturating_add((pay_s * 1e9) as u64).max(1);
-            if m.reason == ExtentReason::Interleave {
-                let history = &mut state.extents[m.slot as usize];
-                history.spread_ns = snapshot.now_ns.max(1);
-                history.spread_from = m.from;
-            }
+            let spread = m.reason == ExtentReason::Interleave;
+            state.extents[m.slot as usize].sent(m.from, spread, snapshot.now_ns);
             planned.push(m);
         }
     }

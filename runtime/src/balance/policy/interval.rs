@@ -8,7 +8,7 @@
 //! | remote, private (the kernel slows down here: T2) | fast |
 //! | remote, shared | fast |
 //!
-//! A plan that moves affinities is followed at the fastest pace, one that only copies when half of that is done,
+//! A local share that fell since the last pass, and a plan that moves affinities, are followed at the fastest pace, one that only copies when half of that is done,
 //! whatever the touches say. Failed migrations have no say
 //! at all (T1).
 
@@ -81,7 +81,10 @@ pub(crate) fn next(state: &mut State, snapshot: &Snapshot, touched: u64, plan: &
     let copying = moved as f64 > TRICKLE * touched as f64;
     let (least, most) = (state.config.min_pass, state.config.max_pass.max(state.config.min_pass));
     let slower = |by: f64| state.interval.mul_f64(by);
-    state.interval = if changed {
+    // After a minute of calm, faster by a part would still be most of a minute.
+    let fell = must_wake(state.local_share, plan.local_share);
+    state.local_share = plan.local_share;
+    state.interval = if changed || fell {
         least
     } else if copying {
         // Homes are settled and the copier has work: back when half of it is done, to keep it busy.

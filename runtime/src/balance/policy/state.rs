@@ -25,6 +25,8 @@ pub struct State {
     pub(crate) pairs: Pairs,
     pub(crate) replicas: BTreeMap<u64, ReplicaHistory>,
     pub(crate) interval: Duration,
+    /// Local share of the last window.
+    pub(crate) local_share: f64,
     /// Predicted time of the last plan's homes.
     pub(crate) expected: Option<f64>,
     /// When the input last changed, as far as predicted time shows.
@@ -155,6 +157,7 @@ impl State {
             pairs: Pairs::default(),
             replicas: BTreeMap::new(),
             interval: config.min_pass,
+            local_share: 0.0,
             expected: None,
             changed_ns: 0,
             capacity: Vec::new(),
