@@ -32,7 +32,7 @@ pub fn scene(kinship: Kinship) -> Scene {
     for e in 0..EXTENTS {
         let owner = e % AFFINITIES;
         let node = if e / AFFINITIES % 50 == 7 { (home(owner) + 1) % NODES } else { home(owner) };
-        let users = if kinship == Kinship::Groups && e / AFFINITIES % 10 == 0 {
+        let users = if kinship == Kinship::Groups && (e / AFFINITIES).is_multiple_of(10) {
             (0..10).map(|k| (owner / 10 * 10 + k, 1e5)).collect()
         } else {
             vec![(owner, 1e6)]

@@ -3,7 +3,7 @@
 //! | part | what | when |
 //! |---|---|---|
 //! | stall | lines x idle latency of their distance | private memory at its task's node, shared memory spread over the group's active nodes: the *settled* state a home leads to |
-//! | copy | bytes not there yet, copied at the machine's pace, paid twice, spread over 30 s | |
+//! | copy | bytes not there yet, copied at the machine's pace, paid twice, spread over 60 s | |
 //! | wait | tasks in excess of a node's share of CPUs, x load / share | its mean where demand varies, see `excess` |
 //! | queue | lines x local latency x rho^2 / (1 - rho) of the controller | |
 //!

@@ -19,7 +19,7 @@ pub enum ReasonKind {
 }
 
 /// A reason and its numbers. Times are seconds lost per second of wall time, summed over the affinities concerned:
-/// memory stalls, queueing at controllers, waiting for CPUs, and the copying the step causes, spread over 30 s.
+/// memory stalls, queueing at controllers, waiting for CPUs, and the copying the step causes, spread over 60 s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reason {
     /// The kind.
