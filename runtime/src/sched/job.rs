@@ -17,6 +17,11 @@ pub(crate) enum Verb {
     /// Only let go of it if somebody has run it already (a task that its waiter claimed in the queue): the queue is
     /// rid of such entries now and then.
     Sweep,
+    /// Of a future in the list of those not done (see `alive.rs`), asked under the list's lock, not of an entry: the
+    /// runtime has ended. True: it is the caller's, who asks for `End` next. False: whoever has it will end it.
+    Close,
+    /// Drop the future that `Close` gave us.
+    End,
 }
 
 /// First field of every job: one function that runs (or cancels) it.

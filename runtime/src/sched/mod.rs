@@ -2,7 +2,7 @@
 //!
 //! Bottom-up, each only using those before it:
 //! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` (a node's queue),
-//! `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
+//! `slot` (a worker's next future), `alive` (futures not done), `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
 //! `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal
 //! order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
 //! that became a worker).
@@ -16,6 +16,8 @@ pub(crate) mod strand;
 
 #[cfg(not(loom))]
 pub(crate) mod adopted;
+#[cfg(not(loom))]
+pub(crate) mod alive;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
@@ -32,6 +34,8 @@ pub(crate) mod registry;
 pub(crate) mod roots;
 #[cfg(not(loom))]
 mod search;
+#[cfg(not(loom))]
+pub(crate) mod slot;
 #[cfg(not(loom))]
 mod spare;
 #[cfg(not(loom))]

@@ -2,6 +2,7 @@
 //! wake somebody, start a spare, shut down).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,14 +12,16 @@ use numart_alloc::sys;
 use numart_alloc::topology::NodeId;
 use parking_lot::{Condvar, Mutex};
 
+use super::alive::Alive;
 use super::config::Config;
 use super::counters::WorkerCounters;
 use super::deque::SplitDeque;
 use super::gate::{Gate, Phase, Working};
 use super::inbox::Inbox;
 use super::job::{Job, Verb};
-use super::roots::RootQueue;
+use super::roots::{RootQueue, Taken};
 use super::sleep::{NodeSleep, Sleeper};
+use super::slot::Slot;
 use super::spare::Spares;
 use super::strand::Strand;
 use super::thread::worker_main;
@@ -29,6 +32,7 @@ use super::worker::Worker;
 pub(crate) struct WorkerShared {
     pub(crate) deque: SplitDeque,
     pub(crate) inbox: Inbox,
+    pub(crate) slot: Slot,
     /// Set when its thread starts; empty for a spare slot that was never used.
     pub(crate) sleeper: OnceLock<Arc<Sleeper>>,
     /// The strand it works on: null when idle. A hint for waiters (STRAND-STABLE makes following it harmless).
@@ -67,6 +71,7 @@ pub(crate) struct Registry {
     pub(crate) nodes: Box<[Node]>,
     pub(crate) workers: Box<[WorkerShared]>,
     pub(crate) gate: Gate,
+    pub(crate) alive: Alive,
     /// Thieves may force splits: membarrier is there. If not, every push is published.
     can_force: AtomicBool,
     /// Threads that are not idle. At 0, with the gate closed and the queues empty, nothing can ever come again.
@@ -123,6 +128,7 @@ impl Registry {
         let slot = |node: usize| WorkerShared {
             deque: SplitDeque::new(),
             inbox: Inbox::new(),
+            slot: Slot::new(),
             sleeper: OnceLock::new(),
             strand: AtomicPtr::new(std::ptr::null_mut()),
             gone: AtomicBool::new(false),
@@ -154,6 +160,7 @@ impl Registry {
             nodes: nodes.into(),
             workers: workers.into(),
             gate: Gate::new(),
+            alive: Alive::new(),
             can_force: AtomicBool::new(can_force),
             working: Working::new(),
             threads: Mutex::new(Vec::new()),
@@ -288,6 +295,20 @@ impl Registry {
         Ok(())
     }
 
+    /// Queues a root job that was admitted before: a future that is woken, aborted, or gives way. `last`: the worker that
+    /// ran it last, whose caches may hold what it needs.
+    ///
+    /// # Safety
+    /// As [`Registry::push_root`].
+    pub(crate) unsafe fn push_again(&self, home: usize, taken: Taken, last: Option<usize>) {
+        self.nodes[home].roots.push(taken.job, taken.strict);
+        if self.gate.closed_behind() {
+            self.cancel_queued();
+        } else if !last.is_some_and(|last| self.wake_last(home, last)) {
+            self.wake_for_root(home, taken.strict, Then::RunsOn);
+        }
+    }
+
     /// Queues a scope job of a thread that has no deque here.
     pub(crate) fn push_scope_job(&self, home: usize, job: Job) {
         self.nodes[home].roots.push_stray(job);
@@ -335,9 +356,40 @@ impl Registry {
 
     /// Cancels every root job in the queues, and what can be cancelled of the strays: a scope's jobs run, since the scope
     /// waits for them, an install does not.
+    ///
+    /// What is dropped here may wake a future, which is then queued, and whoever queues it comes here: that inner call
+    /// leaves it to the outer one, which looks again until nothing is left. So no chain of futures becomes a recursion.
     pub(crate) fn cancel_queued(&self) {
-        (0..self.workers.len()).for_each(|index| self.cancel_inbox(index));
-        (0..self.nodes.len()).for_each(|node| self.cancel_node(node));
+        thread_local! {
+            static INSIDE: Cell<bool> = const { Cell::new(false) };
+        }
+        if INSIDE.replace(true) {
+            return;
+        }
+        loop {
+            (0..self.workers.len()).for_each(|index| {
+                self.cancel_inbox(index);
+                self.cancel_slot(index);
+            });
+            (0..self.nodes.len()).for_each(|node| self.cancel_node(node));
+            // Of a closed runtime only: a private job is its owner's, and what is queued in an open one is not ours.
+            if self.gate.phase() != Phase::Terminated || !self.has_cancellable() {
+                break;
+            }
+        }
+        INSIDE.set(false);
+    }
+
+    fn has_cancellable(&self) -> bool {
+        self.nodes.iter().any(|node| node.roots.has_any())
+            || self.workers.iter().any(|worker| worker.inbox.has_job() || worker.slot.is_full())
+    }
+
+    fn cancel_slot(&self, index: usize) {
+        if let Some(taken) = self.workers[index].slot.take() {
+            // SAFETY: taken out of the slot: JOB-ONCE.
+            unsafe { taken.job.execute(Verb::Cancel) };
+        }
     }
 
     fn cancel_node(&self, node: usize) {
@@ -355,7 +407,10 @@ impl Registry {
     /// Something is queued anywhere for anybody (not counting private jobs, whose owners are awake).
     pub(crate) fn has_queued(&self) -> bool {
         self.nodes.iter().any(|node| node.roots.has_any())
-            || self.workers.iter().any(|worker| worker.deque.has_public() || worker.inbox.has_job())
+            || self
+                .workers
+                .iter()
+                .any(|worker| worker.deque.has_public() || worker.inbox.has_job() || worker.slot.is_full())
     }
 
     // ---- idle count --------------------------------------------------------------------------------------------
@@ -436,6 +491,8 @@ impl Registry {
         if closing && self.working.over(|| self.has_queued()) {
             self.gate.advance(Phase::Terminated);
             self.cancel_queued();
+            // Nobody will wake what is pending now, or whoever does comes too late.
+            self.alive.close();
             self.wake_everybody();
         }
     }

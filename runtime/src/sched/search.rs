@@ -1,9 +1,11 @@
 //! Where an idle worker looks for a job, in which order, and for how long.
 //!
-//! Own deque, inbox, own node's strays, own node's workers (same L3 first), own node's root jobs; then the other nodes,
+//! Own slot, own deque, inbox, own node's strays, own node's workers (same L3 first), own node's root jobs; then the other nodes,
 //! nearest first: their workers' public jobs, their strays, and their root jobs if they have been left there for
 //! `home_delay`. Jobs that exist come before jobs that would begin something new, since that bounds memory; but every
-//! 64th time the root queue comes first, so that a flood of small jobs does not starve it.
+//! 64th time the root queue comes first, so that a flood of small jobs does not starve it. Two futures that wake each other
+//! by turns go through the slot of their worker: after [`POLLS`] of these in a row the one in the slot goes to the end of the
+//! queue. Others' slots come last of all, after a search that found nothing: their owners are about to run them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,6 +29,10 @@ const LOOK_AT_STRAYS: Duration = Duration::from_micros(200);
 /// shows before.
 const HUNGRY_AFTER: u32 = 4;
 
+/// Jobs from the slot in a row. As many as tokio's budget for one task: the queue waits for no more polls than one
+/// task may take there.
+const POLLS: u32 = 128;
+
 impl Worker {
     /// One look everywhere. Ignores when a foreign queue will become ours.
     pub(crate) fn find_any(&self) -> Option<Taken> {
@@ -35,6 +41,21 @@ impl Worker {
 
     /// One look everywhere. `look_again` is set if another node's root jobs may be taken after that time.
     pub(super) fn find(&self, look_again: &mut Option<Duration>) -> Option<Taken> {
+        if self.shared().slot.is_full() {
+            let (polls, others) = (self.from_slot.get() + 1, self.node().roots.has_any());
+            if polls > POLLS && others {
+                self.from_slot.set(0);
+                self.empty_slot();
+                if let Some(root) = self.pop_root_at_home(false) {
+                    return Some(root);
+                }
+            } else if let Some(taken) = self.shared().slot.take() {
+                self.from_slot.set(polls.min(POLLS));
+                return Some(taken);
+            }
+        } else {
+            self.from_slot.set(0);
+        }
         if let Some(job) = self.pop() {
             return Some(taken(job));
         }
@@ -226,7 +247,28 @@ impl Worker {
                 std::hint::spin_loop();
             }
         }
-        self.force_any(&|_| true)
+        self.force_any(&|_| true).or_else(|| self.steal_slot())
+    }
+
+    /// A future that a worker of this node woke and has not come round to: its poll is a long one. Of other nodes' workers
+    /// we only make it queue at home, where it waits for its turn as any root job does.
+    fn steal_slot(&self) -> Option<Taken> {
+        let mut found = None;
+        self.each_node(|node| {
+            self.visit(node, |victim| {
+                let Some(taken) = victim.slot.take() else { return false };
+                if node == self.node_index() {
+                    self.shared().counters.stolen.bump(node);
+                    found = Some(taken);
+                } else {
+                    // SAFETY: taken out of the slot: JOB-ONCE.
+                    unsafe { self.registry.push_again(node, taken, None) };
+                }
+                true
+            });
+            found.is_some()
+        });
+        found
     }
 
     /// Last resort: forces a split on a worker that does not look up, and steals from it. `who` looks at the strand the
@@ -297,15 +339,15 @@ impl Worker {
 
     /// Somebody has private jobs: if he does not publish them, a split can be forced.
     pub(super) fn somebody_hides(&self) -> bool {
-        let mut found = false;
+        let (mut found, can_force) = (false, self.registry.can_force());
         self.each_node(|node| {
             self.visit(node, |victim| {
-                found = self.hides(victim);
+                found = (can_force && self.hides(victim)) || victim.slot.is_full();
                 found
             });
             found
         });
-        found && self.registry.can_force()
+        found
     }
 
     /// Something at another node that an idle worker here may have in a while: look again after that time. Looked at once

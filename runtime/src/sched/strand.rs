@@ -25,7 +25,7 @@
 //! away. Recycled records can link up in any way meanwhile, so the walk is bounded.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -38,9 +38,19 @@ pub(crate) struct Strand {
     parent: AtomicPtr<Strand>,
     /// The sleep cell of the worker on whose stack this strand (or scope) lives; null for threads outside.
     worker: AtomicPtr<Sleeper>,
-    /// Below a `strict` root: other nodes keep away.
-    strict: AtomicBool,
+    /// `STRICT` and the others. Written by its own thread only.
+    flags: AtomicU8,
 }
+
+/// Below a `strict` root: other nodes keep away. Inherited.
+const STRICT: u8 = 1;
+/// Below a future's poll: a thread must not be blocked there. Inherited.
+const IN_POLL: u8 = 1 << 1;
+/// This very record's job polls a future.
+const POLLS: u8 = 1 << 2;
+/// Run by a main loop, not on top of another strand: when it ends, its worker looks for the next job at once.
+const OUTERMOST: u8 = 1 << 3;
+const INHERITED: u8 = STRICT | IN_POLL;
 
 /// The address of the thing a waiter waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +75,7 @@ impl Strand {
             wait: AtomicUsize::new(0),
             parent: AtomicPtr::new(std::ptr::null_mut()),
             worker: AtomicPtr::new(std::ptr::null_mut()),
-            strict: AtomicBool::new(false),
+            flags: AtomicU8::new(0),
         }
     }
 
@@ -97,7 +107,41 @@ impl Strand {
     /// Does `strand` lie below a strict root?
     pub(crate) fn is_strict(strand: *const Strand) -> bool {
         // SAFETY: STRAND-STABLE.
-        unsafe { strand.as_ref() }.is_some_and(|record| record.strict.load(Ordering::Relaxed))
+        unsafe { strand.as_ref() }.is_some_and(|record| record.flags.load(Ordering::Relaxed) & STRICT != 0)
+    }
+
+    /// Does `strand` lie in or below a future's poll?
+    pub(crate) fn is_in_poll(strand: *const Strand) -> bool {
+        // SAFETY: STRAND-STABLE.
+        unsafe { strand.as_ref() }.is_some_and(|record| record.flags.load(Ordering::Relaxed) & IN_POLL != 0)
+    }
+
+    /// Does `strand` itself poll a future, for a main loop?
+    pub(crate) fn is_outermost_poll(strand: *const Strand) -> bool {
+        const BOTH: u8 = POLLS | OUTERMOST;
+        // SAFETY: STRAND-STABLE.
+        unsafe { strand.as_ref() }.is_some_and(|record| record.flags.load(Ordering::Relaxed) & BOTH == BOTH)
+    }
+
+    /// As [`Strand::begin_poll`], of a future that a closure blocks on: not one that a main loop would come back to.
+    pub(crate) fn begin_block_on(strand: *const Strand) -> PollMark {
+        Strand::mark(strand, IN_POLL)
+    }
+
+    /// From here on `strand` polls a future; the returned value undoes it. From inside `strand` only, which may be null.
+    pub(crate) fn begin_poll(strand: *const Strand) -> PollMark {
+        Strand::mark(strand, POLLS | IN_POLL)
+    }
+
+    fn mark(strand: *const Strand, with: u8) -> PollMark {
+        // SAFETY: STRAND-STABLE.
+        let record = unsafe { strand.as_ref() };
+        let before = record.map_or(0, |record| {
+            let flags = record.flags.load(Ordering::Relaxed);
+            record.flags.store(flags | with, Ordering::Relaxed);
+            flags
+        });
+        PollMark { record, before }
     }
 
     /// The workers on whose stacks the chain's records live, nearest first: those that may be waiting for `strand`.
@@ -110,6 +154,20 @@ impl Strand {
             next = record.parent.load(Ordering::Relaxed);
             Some(record.worker.load(Ordering::Relaxed).cast_const())
         })
+    }
+}
+
+/// A strand polls a future, until this is dropped.
+pub(crate) struct PollMark {
+    record: Option<&'static Strand>,
+    before: u8,
+}
+
+impl Drop for PollMark {
+    fn drop(&mut self) {
+        if let Some(record) = self.record {
+            record.flags.store(self.before, Ordering::Relaxed);
+        }
     }
 }
 
@@ -175,8 +233,16 @@ impl StrandGuard {
         record.wait.store(wait.0, Ordering::Relaxed);
         record.parent.store(parent.cast_mut(), Ordering::Relaxed);
         record.worker.store(worker.cast_mut(), Ordering::Relaxed);
-        record.strict.store(strict || Strand::is_strict(parent), Ordering::Relaxed);
+        // SAFETY: STRAND-STABLE.
+        let inherited = unsafe { parent.as_ref() }.map_or(0, |parent| parent.flags.load(Ordering::Relaxed) & INHERITED);
+        record.flags.store(inherited | if strict { STRICT } else { 0 }, Ordering::Relaxed);
         StrandGuard { record, lone, _not_send: std::marker::PhantomData }
+    }
+
+    /// It is run by a main loop.
+    pub(crate) fn set_outermost(&self) {
+        let flags = self.record.flags.load(Ordering::Relaxed);
+        self.record.flags.store(flags | OUTERMOST, Ordering::Relaxed);
     }
 
     /// Names what this record will complete, when that has its address only now. Before any job lies below it.

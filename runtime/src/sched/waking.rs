@@ -30,6 +30,19 @@ impl Registry {
         }
     }
 
+    /// Wakes worker `last` for a root job just queued at `home`, if it is idle there and nobody is on the way anyway. The
+    /// caller has fenced.
+    pub(super) fn wake_last(&self, home: usize, last: usize) -> bool {
+        let Some(shared) = self.workers.get(last).filter(|shared| shared.node == home) else { return false };
+        let sleep = &self.nodes[home].sleep;
+        let Some(sleeper) = shared.sleeper.get().filter(|sleeper| sleeper.is_idle()) else { return false };
+        let taken_out = !sleep.has_searcher() && sleep.cancel(last, sleeper);
+        if taken_out {
+            self.unpark(last, Then::RunsOn);
+        }
+        taken_out
+    }
+
     /// Wakes an idle worker of a node unless one searches there.
     pub(crate) fn wake_at(&self, node: usize, then: Then) -> bool {
         let Some(index) = self.nodes[node].sleep.wake_one(|worker| self.sleeper(worker)) else { return false };

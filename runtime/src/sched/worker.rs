@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     /// When it last published, by `clock::stamp`.
     last_publish: Cell<u64>,
     pub(super) tick: Cell<u32>,
+    /// Jobs it has run from its slot in a row.
+    pub(super) from_slot: Cell<u32>,
     pub(super) seed: Cell<u64>,
     /// What it remembers of other nodes' root queues, by node.
     pub(super) observed: Vec<Cell<Observation>>,
@@ -59,6 +61,7 @@ impl Worker {
             sleeper,
             last_publish: Cell::new(0),
             tick: Cell::new(0),
+            from_slot: Cell::new(0),
             seed: Cell::new(0x9E37_79B9_7F4A_7C15 ^ ((index as u64 + 1) << 17)),
             observed: vec![Cell::new(Observation::default()); nodes],
             registry,
@@ -177,6 +180,28 @@ impl Worker {
     /// Makes everything we hold public: we are about to be busy with nothing.
     pub(super) fn publish_all(&self) {
         self.publish(usize::MAX);
+        self.empty_slot();
+    }
+
+    /// The future in our slot goes to the node's queue: to the end of the line, and whoever wants takes it.
+    pub(crate) fn empty_slot(&self) {
+        if let Some(taken) = self.shared().slot.take() {
+            // SAFETY: taken out of the slot: JOB-ONCE.
+            unsafe { self.registry.push_again(self.node_index(), taken, None) };
+        }
+    }
+
+    /// Takes a future that a poll on this thread woke or spawned, to run it next. Gives it back if this is no poll of a
+    /// main loop, which would come round to it soon. The one that was in the slot goes to the node's queue.
+    pub(crate) fn run_next(&self, taken: Taken) -> Result<(), Taken> {
+        if !Strand::is_outermost_poll(self.strand()) {
+            return Err(taken);
+        }
+        if let Some(before) = self.shared().slot.replace(taken) {
+            // SAFETY: taken out of the slot: JOB-ONCE.
+            unsafe { self.registry.push_again(self.node_index(), before, None) };
+        }
+        Ok(())
     }
 
     fn publish(&self, at_most: usize) {
@@ -246,6 +271,9 @@ impl Worker {
     pub(crate) fn as_strand(&self, taken: Taken, body: impl FnOnce()) {
         let guard = StrandGuard::new(WaitId::of(taken.job.header), taken.job.strand, self.sleeper(), taken.strict);
         let outer = self.work_on(guard.record());
+        if outer.is_null() {
+            guard.set_outermost();
+        }
         body();
         self.work_on(outer);
     }

@@ -1,116 +1,26 @@
 //! `JoinHandle`: what `spawn` returns.
 
-use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use numart_alloc::topology::NodeId;
-
-use super::spawn::{TaskHeader, Waiter, release};
+use super::abort::{AbortHandle, TaskId};
+use super::budget;
+pub use super::error::{JoinError, PanicPayload};
+use super::header::{TaskHeader, Waiter, entry_of, release, release_early};
 use crate::sched::gate::Phase;
-use crate::sched::job::{Job, Verb};
+use crate::sched::job::Verb;
 use crate::sched::latch::Latch;
 use crate::sched::roots::Taken;
 use crate::sched::sleep::current_sleeper;
 use crate::sched::strand::{Strand, WaitId};
 use crate::sched::wait::{AtBound, Wait, wait_outside};
 use crate::sched::worker::Worker;
-
-/// Why a task has no output.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum JoinError {
-    /// Its closure panicked.
-    Panic(PanicPayload),
-    /// The runtime was shut down before it started; what it captured has been dropped.
-    Shutdown,
-    /// A task tried to join its own handle, or a job below it did: that can never end. Return the handle to a caller, or
-    /// join it elsewhere.
-    Own,
-    /// All workers of the node wait, and no spare thread is left to run what they wait for. Raise the builder's
-    /// `spare_threads`, or join fewer handles inside tasks. The task itself goes on, detached.
-    WouldDeadlock,
-    /// Its affinity's home is no node of this runtime.
-    UnknownNode(NodeId),
-}
-
-impl JoinError {
-    pub(crate) fn from_panic(payload: Box<dyn Any + Send>) -> JoinError {
-        let message = payload
-            .downcast_ref::<&'static str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned());
-        JoinError::Panic(PanicPayload { message, payload })
-    }
-
-    /// The task panicked.
-    pub fn is_panic(&self) -> bool {
-        matches!(self, JoinError::Panic(_))
-    }
-
-    /// The panic's payload, for [`std::panic::resume_unwind`].
-    ///
-    /// # Errors
-    /// Gives the error back if it is not a panic.
-    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
-        match self {
-            JoinError::Panic(panic) => Ok(panic.into_inner()),
-            other => Err(other),
-        }
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JoinError::Panic(panic) => match panic.message() {
-                Some(message) => write!(f, "the task panicked: {message}"),
-                None => f.write_str("the task panicked"),
-            },
-            JoinError::Shutdown => f.write_str("the runtime was shut down before the task started"),
-            JoinError::Own => f.write_str("a task cannot join its own handle: the wait would never end"),
-            JoinError::WouldDeadlock => f.write_str(
-                "every worker of the node waits and no spare thread is left to run what they wait for; raise \
-                 Builder::spare_threads",
-            ),
-            JoinError::UnknownNode(node) => {
-                write!(f, "node {node} has no workers in this runtime; Runtime::nodes lists those that have")
-            }
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-/// A panic's payload, with its message if it was a string.
-pub struct PanicPayload {
-    message: Option<String>,
-    payload: Box<dyn Any + Send>,
-}
-
-// SAFETY: `&PanicPayload` gives access to the message only; the payload, which need not be `Sync`, is reached by value.
-unsafe impl Sync for PanicPayload {}
-
-impl PanicPayload {
-    /// The text given to `panic!`, if any.
-    pub fn message(&self) -> Option<&str> {
-        self.message.as_deref()
-    }
-
-    /// The payload itself.
-    pub fn into_inner(self) -> Box<dyn Any + Send> {
-        self.payload
-    }
-}
-
-impl fmt::Debug for PanicPayload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PanicPayload").field(&self.message).finish()
-    }
-}
 
 /// The handle of a spawned task. Dropping it detaches the task, which runs on; a panic that nobody joins goes to the
 /// runtime's panic hook.
@@ -119,6 +29,12 @@ impl fmt::Debug for PanicPayload {
 /// let handle = numart_runtime::spawn(|| "done");
 /// assert_eq!(handle.join().unwrap(), "done");
 /// ```
+///
+/// It is a future too, of `Result<T, JoinError>`: inside a future say `handle.await`. Dropping it while it is awaited
+/// detaches the task as ever.
+///
+/// # Panics
+/// When polled again after it was ready.
 #[must_use = "dropping the handle detaches the task: its result and its panic are lost to you"]
 pub struct JoinHandle<T> {
     /// One reference to the cell, whose output is a `Result<T, JoinError>`.
@@ -148,11 +64,41 @@ impl<T> JoinHandle<T> {
         self.header().state.is_done()
     }
 
+    /// Ends the task before its end, if it is not too late. A closure that has not started is dropped, one that runs runs
+    /// on. A future is dropped at its next `.await`, by a worker; if its last poll ends meanwhile it has its output. Then
+    /// the handle returns [`JoinError::Aborted`]. Returns at once; any thread may call it, also the task itself.
+    ///
+    /// ```
+    /// let handle = numart_runtime::spawn(std::future::pending::<()>());
+    /// handle.abort();
+    /// assert!(matches!(handle.join(), Err(numart_runtime::JoinError::Aborted)));
+    /// ```
+    pub fn abort(&self) {
+        // SAFETY: the handle's reference.
+        unsafe { super::abort::abort(self.task) };
+    }
+
+    /// A handle that can only abort: it neither keeps the output nor gets it.
+    pub fn abort_handle(&self) -> AbortHandle {
+        // SAFETY: the handle's reference.
+        unsafe { AbortHandle::of(self.task) }
+    }
+
+    /// The task's number.
+    pub fn id(&self) -> TaskId {
+        TaskId::of(self.task)
+    }
+
     /// Waits for the task and returns its output.
     ///
     /// On a worker of the same runtime a task that has not started is run here and now (unless it is `strict` and at
     /// home elsewhere); otherwise the worker helps with jobs below the task, and parks if there are none. On any other
-    /// thread this blocks.
+    /// thread this blocks. A future is polled here once if it is queued; from then on its wake-ups go where they always go.
+    ///
+    /// In a future use `.await`: this keeps the worker, and a spare thread has to stand in for it.
+    ///
+    /// # Panics
+    /// If the output has been taken by `.await`.
     ///
     /// # Errors
     /// [`JoinError::Panic`] with the task's panic, [`JoinError::Shutdown`], [`JoinError::Own`],
@@ -164,11 +110,13 @@ impl<T> JoinHandle<T> {
 
     fn wait(&self) -> Result<(), JoinError> {
         let header = self.header();
+        assert!(header.state.has_handle(), "the handle has been awaited to its end: its output is gone");
         if header.state.is_done() {
             return Ok(());
         }
         let id = WaitId::of(&header.job);
         let worker = Worker::here();
+        self.forget_waker();
         if let Some(worker) = worker {
             if Strand::below_from_inside(worker.strand(), id) {
                 return Err(JoinError::Own);
@@ -181,7 +129,7 @@ impl<T> JoinHandle<T> {
         let sleeper = current_sleeper();
         let latch = Latch::new(Arc::as_ptr(&sleeper));
         // SAFETY: the slot is the handle's until it is offered.
-        unsafe { *header.waiter.get() = Some(Waiter(&latch)) };
+        unsafe { *header.waiter.get() = Some(Waiter::Latch(&latch)) };
         if !header.state.offer_waiter() {
             // SAFETY: not taken: done already.
             unsafe { *header.waiter.get() = None };
@@ -209,21 +157,28 @@ impl<T> JoinHandle<T> {
     fn claim_for(&self, worker: &Worker) {
         let header = self.header();
         let same = std::ptr::eq(&*worker.registry, &*header.registry);
-        if !same || (header.strict && header.home != worker.node_index()) || !header.state.claim() {
+        if !same || (header.strict && header.home() != worker.node_index()) || !header.state.is_queued() {
             return;
         }
-        let job = Job { header: self.task.as_ptr().cast_const().cast(), strand: std::ptr::null() };
+        let job = entry_of(self.task);
         let verb = match worker.registry.gate.phase() {
             Phase::Cancelling | Phase::Terminated => Verb::Cancel,
             _ => Verb::Run,
         };
         worker.shared().counters.own.jobs.bump();
+        let mut claimed = false;
         worker.as_strand(Taken { job, strict: header.strict }, || {
-            // SAFETY: claimed by us; the handle's reference is held.
-            unsafe { (header.vtable.run_claimed)(self.task, verb) };
+            // SAFETY: the handle's reference is held.
+            claimed = unsafe { (header.vtable.claim)(self.task, verb) };
         });
-        // Its queue entry is stale now.
-        header.registry.nodes[header.home].roots.note_stale();
+        if claimed {
+            // Its queue entry is stale now.
+            header.registry.nodes[header.home()].roots.note_stale();
+        } else {
+            worker.shared().counters.own.jobs.take_back();
+        }
+        // On an idle thread this poll was an outermost one, but we do not look for another job now.
+        worker.empty_slot();
     }
 
     fn into_output(self) -> Result<T, JoinError> {
@@ -239,15 +194,76 @@ impl<T> JoinHandle<T> {
     }
 }
 
+impl<T> JoinHandle<T> {
+    /// Takes back the waker that the last poll left, if any.
+    fn forget_waker(&self) {
+        let header = self.header();
+        if header.state.has_waiter() && header.state.withdraw_waiter() {
+            // SAFETY: withdrawn: the slot is the handle's again.
+            let waiter = unsafe { (*header.waiter.get()).take() };
+            drop(waiter);
+        }
+    }
+
+    /// Leaves a waker in the slot. False: the task is done.
+    fn leave_waker(&self, waker: &Waker) -> bool {
+        let header = self.header();
+        if header.state.has_waiter() {
+            if !header.state.withdraw_waiter() {
+                return false;
+            }
+            // SAFETY: withdrawn: the slot is the handle's again.
+            let slot = unsafe { &mut *header.waiter.get() };
+            if !matches!(slot, Some(Waiter::Waker(left)) if left.will_wake(waker)) {
+                *slot = Some(Waiter::Waker(waker.clone()));
+            }
+        } else {
+            // SAFETY: the slot is the handle's until it is offered, and empty.
+            unsafe { *header.waiter.get() = Some(Waiter::Waker(waker.clone())) };
+        }
+        if header.state.offer_waiter() {
+            return true;
+        }
+        // SAFETY: not taken: the slot is the handle's still.
+        unsafe { *header.waiter.get() = None };
+        false
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let header = self.header();
+        assert!(header.state.has_handle(), "the handle was polled after it was ready");
+        if !budget::take_one(cx) {
+            return Poll::Pending;
+        }
+        if !header.state.is_done() && self.leave_waker(cx.waker()) {
+            return Poll::Pending;
+        }
+        let mut output = MaybeUninit::<Result<T, JoinError>>::uninit();
+        // SAFETY: done, and the handle, which owns the output, says below that it has read it. Its reference stays.
+        unsafe { (header.vtable.take_output)(self.task, output.as_mut_ptr().cast()) };
+        header.state.drop_handle();
+        // SAFETY: written by `take_output`.
+        Poll::Ready(unsafe { output.assume_init() })
+    }
+}
+
+impl<T> Unpin for JoinHandle<T> {}
+
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
+        self.forget_waker();
         let header = self.header();
-        // SAFETY: if done, the output is ours and unread; then the handle's reference is given up, once.
+        // SAFETY: if done, the output is ours, and unread if the handle was there; then the handle's reference is given
+        // up, once.
         unsafe {
-            if header.state.drop_handle() {
+            if header.state.has_handle() && header.state.drop_handle() {
                 (header.vtable.drop_output)(self.task);
             }
-            release(self.task);
+            release_early(self.task);
         }
     }
 }

@@ -1,52 +1,24 @@
 //! `spawn`: a closure that runs on its own, with a handle.
 
 use std::cell::UnsafeCell;
+use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::affinity::AffinityInner;
-use super::cell::State;
+use super::cell::{Claim, State};
+use super::future::spawn_future;
 use super::handle::{JoinError, JoinHandle};
+use super::header::{NO_WORKER, TaskHeader, TaskVtable, entry_of, release};
 use crate::runtime::{current_registry, global_registry, panic_if_shut_down};
-use crate::sched::job::{Job, JobHeader, Verb};
-use crate::sched::latch::Latch;
+use crate::sched::gate::Phase;
+use crate::sched::job::{JobHeader, Verb};
 use crate::sched::registry::Registry;
 use crate::sched::waking::Then;
 use crate::sched::worker::Worker;
-
-/// Whom a finished task tells. (A future's `Waker` comes here too.)
-pub(super) struct Waiter(pub(super) *const Latch);
-
-/// What every task begins with, whatever its body.
-#[repr(C)]
-pub(super) struct TaskHeader {
-    pub(super) job: JobHeader,
-    pub(super) state: State,
-    pub(super) vtable: &'static TaskVtable,
-    pub(super) registry: Arc<Registry>,
-    /// Filled by the handle before `offer_waiter`, emptied by the claimer after `finish`.
-    pub(super) waiter: UnsafeCell<Option<Waiter>>,
-    /// Index of the home node.
-    pub(super) home: usize,
-    pub(super) strict: bool,
-    /// What outlives the task and carries its statistics. Held, not read yet: the balancer will.
-    _affinity: Option<Arc<AffinityInner>>,
-}
-
-/// What the handle needs to know of a body it does not know.
-pub(super) struct TaskVtable {
-    /// Runs or cancels a claimed task to its end, and gives up the queue's reference.
-    pub(super) run_claimed: unsafe fn(NonNull<TaskHeader>, Verb),
-    /// Moves the output into the place pointed to (a `Result<T, JoinError>`).
-    pub(super) take_output: unsafe fn(NonNull<TaskHeader>, *mut ()),
-    /// Drops the output.
-    pub(super) drop_output: unsafe fn(NonNull<TaskHeader>),
-    /// Frees the cell, whose stage is empty.
-    pub(super) free: unsafe fn(NonNull<TaskHeader>),
-}
 
 /// Body until claimed, output from `finish` on.
 union Stage<F, T> {
@@ -61,26 +33,13 @@ struct TaskCell<F, T> {
     stage: UnsafeCell<Stage<F, T>>,
 }
 
-/// Gives up a reference.
-///
-/// # Safety
-/// The caller owns one reference and does not use it again.
-pub(super) unsafe fn release(task: NonNull<TaskHeader>) {
-    // SAFETY: alive: the caller's reference.
-    let header = unsafe { task.as_ref() };
-    if header.state.release() {
-        // SAFETY: the last reference.
-        unsafe { (header.vtable.free)(task) };
-    }
-}
-
 impl<F, T> TaskCell<F, T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
     const VTABLE: TaskVtable = TaskVtable {
-        run_claimed: Self::run_claimed,
+        claim: Self::claim,
         take_output: Self::take_output,
         drop_output: Self::drop_output,
         free: Self::free,
@@ -100,9 +59,11 @@ where
                 vtable: &Self::VTABLE,
                 registry,
                 waiter: UnsafeCell::new(None),
-                home,
-                strict,
                 _affinity: affinity,
+                home: u32::try_from(home).expect("a machine has fewer nodes"),
+                place: 0,
+                last: AtomicU16::new(NO_WORKER),
+                strict,
             },
             stage: UnsafeCell::new(Stage { body: ManuallyDrop::new(body) }),
         });
@@ -126,28 +87,46 @@ where
             unsafe { release(task) };
             return true;
         }
-        let claimed = state.claim();
-        if claimed {
-            // SAFETY: claimed by us.
-            unsafe { Self::run_claimed(task, verb) };
-        }
+        debug_assert!(matches!(verb, Verb::Run | Verb::Cancel), "closures are not in the list of pending futures");
+        // SAFETY: the queue's reference.
+        let claimed = unsafe { Self::claim(task, verb) };
         // SAFETY: the queue's reference, given up here. (Its waiter may have claimed the task meanwhile.)
         unsafe { release(task) };
         claimed
     }
 
     /// # Safety
+    /// The caller holds a reference.
+    unsafe fn claim(task: NonNull<TaskHeader>, verb: Verb) -> bool {
+        // SAFETY: the caller's reference.
+        let header = unsafe { task.as_ref() };
+        let instead = match header.state.claim() {
+            Claim::No => return false,
+            Claim::Run if verb == Verb::Run => None,
+            Claim::Drop if matches!(header.registry.gate.phase(), Phase::Open | Phase::Draining) => {
+                Some(JoinError::Aborted)
+            }
+            Claim::Run | Claim::Drop => Some(JoinError::Shutdown),
+        };
+        // SAFETY: claimed by us.
+        unsafe { Self::run_claimed(task, instead) };
+        true
+    }
+
+    /// Runs the closure, or drops it with the error given.
+    ///
+    /// # Safety
     /// The caller has claimed the task and holds a reference.
-    unsafe fn run_claimed(task: NonNull<TaskHeader>, verb: Verb) {
+    unsafe fn run_claimed(task: NonNull<TaskHeader>, instead: Option<JoinError>) {
         let cell = task.cast::<TaskCell<F, T>>();
         // SAFETY: a reference is held; the stage is only touched by the claimer now.
         let (header, stage) = unsafe { (&(*cell.as_ptr()).header, (*cell.as_ptr()).stage.get()) };
         // SAFETY: claimed once, so the body is there and read once.
         let body = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*stage).body) });
-        let output = match verb {
-            Verb::Run => catch_unwind(AssertUnwindSafe(body)).map_err(JoinError::from_panic),
-            Verb::Cancel | Verb::Sweep => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
-                Ok(()) => Err(JoinError::Shutdown),
+        let output = match instead {
+            None => catch_unwind(AssertUnwindSafe(body)).map_err(JoinError::from_panic),
+            Some(error) => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
+                Ok(()) => Err(error),
                 Err(payload) => Err(JoinError::from_panic(payload)),
             },
         };
@@ -155,11 +134,8 @@ where
         unsafe { (*stage).output = ManuallyDrop::new(output) };
         let finished = header.state.finish();
         if finished.wake {
-            // SAFETY: `wake`: the handle filled the slot and left it to us.
-            if let Some(Waiter(latch)) = unsafe { (*header.waiter.get()).take() } {
-                // SAFETY: LATCH-ALIVE: the handle waits for it.
-                unsafe { Latch::set(latch) };
-            }
+            // SAFETY: `finish` said so, to us.
+            unsafe { header.wake_waiter() };
         }
         if finished.unread {
             // SAFETY: the output is ours.
@@ -237,7 +213,7 @@ where
     let task = TaskCell::<F, T>::boxed(registry.clone(), home, strict, affinity, body);
     // SAFETY: the handle's reference.
     let handle = unsafe { JoinHandle::from_task(task) };
-    let job = Job { header: task.as_ptr().cast_const().cast(), strand: std::ptr::null() };
+    let job = entry_of(task);
     // SAFETY: the queue's reference keeps the cell alive until the entry is popped, once.
     if let Err(job) = unsafe { registry.push_root(home, job, strict, Then::RunsOn) } {
         // SAFETY: given back: JOB-ONCE.
@@ -250,7 +226,7 @@ mod sealed {
     pub trait Sealed<M> {}
 }
 
-/// Something that can be spawned: a closure (and, from the next release on, a future).
+/// Something that can be spawned: a closure or a future.
 ///
 /// `M` tells the kinds apart and is always inferred. A closure that *returns* a future yields that future, unpolled.
 #[diagnostic::on_unimplemented(
@@ -299,23 +275,49 @@ where
     }
 }
 
-/// Runs a closure on the runtime and returns its handle at once.
+/// The marker of futures.
+#[derive(Debug)]
+pub enum Async {}
+
+impl<F: Future> sealed::Sealed<Async> for F {}
+
+impl<F> Task<Async> for F
+where
+    F: Future,
+{
+    type Output = F::Output;
+
+    fn spawn_to(self, to: SpawnTo) -> JoinHandle<F::Output>
+    where
+        Self: Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_future(to.0, self)
+    }
+}
+
+/// Runs a closure or a future on the runtime and returns its handle at once. **A closure that returns a future yields that
+/// future as its output, unpolled**: write `spawn(async move { … })`, not `spawn(|| async { … })`.
 ///
 /// Its home is the spawner's node: it waits in that node's queue, first in first out, and leaves only if it waits there
 /// longer than the runtime's `home_delay`. Dropping the handle lets it run on, detached. Called on a worker it goes to
 /// that worker's runtime, else to the global one.
 ///
-/// A closure that returns a future yields that future as its output, unpolled.
+/// A future keeps its home: woken, it goes back to its node, and is polled next by the worker that woke it if that is
+/// one of the node's and polls a future itself, else it waits in the node's queue. A pending future that nobody can wake
+/// any more (no waker, no handle left) is dropped.
 ///
 /// # Errors
 /// None here; after a shutdown the handle returns [`JoinError::Shutdown`].
 ///
 /// # Cost
-/// One allocation, one push to the node's queue and, if a worker sleeps there, one wake-up.
+/// One allocation, one push to the node's queue and, if a worker sleeps there, one wake-up. A pending future takes 72 bytes
+/// more than itself or its output, whichever is larger, and one entry (8 bytes) in a list.
 ///
 /// ```
-/// let handle = numart_runtime::spawn(|| 6 * 7);
-/// assert_eq!(handle.join().unwrap(), 42);
+/// let closure = numart_runtime::spawn(|| 6 * 7);
+/// let future = numart_runtime::spawn(async { closure.await.map(|answer| answer + 1) });
+/// assert_eq!(future.join().unwrap().unwrap(), 43);
 /// ```
 pub fn spawn<M, K>(task: K) -> JoinHandle<K::Output>
 where

@@ -85,7 +85,8 @@ where
                     Err(payload) => Outcome::Panicked(payload),
                 }
             }
-            Verb::Cancel | Verb::Sweep => match catch_unwind(AssertUnwindSafe(|| drop(body))) {
+            Verb::Cancel | Verb::Sweep | Verb::Close | Verb::End => match catch_unwind(AssertUnwindSafe(|| drop(body)))
+            {
                 Ok(()) => Outcome::Cancelled,
                 Err(payload) => Outcome::Panicked(payload),
             },

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use super::State;
+use super::{Claim, State};
 use crate::sched::latch::Latch;
 use crate::sched::sleep::current_sleeper;
 use crate::sync::thread::park;
@@ -89,7 +89,7 @@ impl Cell {
 
     /// The queue's entry was popped.
     fn execute(&self) {
-        if self.touch().state.claim() {
+        if self.touch().state.claim() != Claim::No {
             self.run_claimed();
         }
         self.release();
@@ -129,7 +129,7 @@ impl Cell {
 
     /// `JoinHandle::join` of a thread outside (`claims`: of a worker). Gives up if `patient` is false, as at the bound.
     fn join(&self, claims: bool, patient: bool) {
-        if claims && self.touch().state.claim() {
+        if claims && self.touch().state.claim() != Claim::No {
             self.run_claimed();
         }
         if self.touch().state.is_done() {
@@ -204,7 +204,7 @@ fn model_finish_against_withdrawal() {
 #[test]
 fn model_last_release_frees() {
     popper_and(|cell| {
-        if cell.touch().state.claim() {
+        if cell.touch().state.claim() != Claim::No {
             cell.run_claimed();
             cell.take_output();
         } else {
