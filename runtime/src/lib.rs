@@ -31,6 +31,7 @@ mod api {
     pub use crate::task::handle::{JoinError, JoinHandle, PanicPayload};
     pub use crate::task::here::{Yield, YieldNow, current_node, current_num_workers, current_worker, yield_now};
     pub use crate::task::join::{JoinContext, join, join_context};
+    pub use crate::task::join_set::JoinSet;
     pub use crate::task::par::{par_chunks, par_chunks_mut, par_for, reduce};
     pub use crate::task::scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo};
     pub use crate::task::spawn::{Task, install, spawn, spawn_fifo};

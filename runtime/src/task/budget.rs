@@ -32,6 +32,11 @@ pub(super) fn fresh<R>(poll: impl FnOnce() -> R) -> R {
     with(BUDGET, poll)
 }
 
+/// Calls `poll` with no limit.
+pub(super) fn free<R>(poll: impl FnOnce() -> R) -> R {
+    with(UNCONSTRAINED, poll)
+}
+
 /// Takes one unit. False: none was left; the task has been woken and should return `Pending`.
 pub(super) fn take_one(cx: &Context<'_>) -> bool {
     let left = LEFT.try_with(Cell::get).unwrap_or(UNCONSTRAINED);
@@ -97,6 +102,6 @@ impl<F: Future> Future for Unconstrained<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: `future` is pinned with us: it is never moved out, and there is no `Drop` here.
         let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
-        with(UNCONSTRAINED, || future.poll(cx))
+        free(|| future.poll(cx))
     }
 }

@@ -25,6 +25,8 @@ pub(crate) mod here;
 #[cfg(not(loom))]
 pub(crate) mod join;
 #[cfg(not(loom))]
+pub(crate) mod join_set;
+#[cfg(not(loom))]
 pub(crate) mod par;
 #[cfg(not(loom))]
 pub(crate) mod scope;

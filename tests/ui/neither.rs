@@ -1,0 +1,4 @@
+//! Neither a closure nor a future.
+fn main() {
+    _ = numart::spawn(6 * 7);
+}
