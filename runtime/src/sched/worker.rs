@@ -201,6 +201,12 @@ impl Worker {
             // SAFETY: taken out of the slot: JOB-ONCE.
             unsafe { self.registry.push_again(self.node_index(), before, None) };
         }
+        // Nobody is woken for it: we come round to it at once, unless this poll is a long one. Then the watcher finds it, as
+        // it does a private job. Without a watcher somebody must be told, as for a job that was published.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if !self.node().sleep.has_watcher() {
+            self.wake_for_published();
+        }
         Ok(())
     }
 

@@ -349,6 +349,7 @@ fn model_last_reference_of_a_future_frees() {
         1,
         &[Cell::drop_waker],
         |cell| {
+            cell.abort();
             cell.work_off();
             cell.drop_handle();
         },
