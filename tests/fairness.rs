@@ -208,6 +208,27 @@ fn a_woken_task_is_not_lost_in_the_slot_of_a_worker_that_waits() {
 }
 
 #[test]
+fn spawn_fifo_keeps_the_order_in_a_poll_too() {
+    let _dog = watchdog();
+    let runtime = pool(1);
+    let order: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let spawned = order.clone();
+    let spawner = runtime.spawn(async move {
+        let push = |i: usize| {
+            let order = spawned.clone();
+            async move { order.lock().unwrap().push(i) }
+        };
+        let tasks: Vec<_> = (0..4).map(|i| numart::spawn_fifo(push(i))).collect();
+        let next = spawn(push(9));
+        for task in tasks.into_iter().chain([next]) {
+            task.await.unwrap();
+        }
+    });
+    spawner.join().unwrap();
+    assert_eq!(*order.lock().unwrap(), [9, 0, 1, 2, 3]);
+}
+
+#[test]
 fn woken_tasks_run_in_the_order_of_their_wake_ups_but_for_the_last() {
     let _dog = watchdog();
     let runtime = pool(1);

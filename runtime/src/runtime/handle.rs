@@ -171,7 +171,7 @@ impl Handle {
         K: Task<M> + Send + 'static,
         K::Output: Send + 'static,
     {
-        self.spawn(task)
+        task.spawn_to(SpawnTo::in_line(self.registry.clone()))
     }
 
     /// Runs `body` on a worker of this runtime and waits for it; in place if this thread is one. All free functions

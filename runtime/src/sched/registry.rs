@@ -361,11 +361,13 @@ impl Registry {
     /// leaves it to the outer one, which looks again until nothing is left. So no chain of futures becomes a recursion.
     pub(crate) fn cancel_queued(&self) {
         thread_local! {
-            static INSIDE: Cell<bool> = const { Cell::new(false) };
+            /// The runtime whose queues this thread empties.
+            static INSIDE: Cell<*const Registry> = const { Cell::new(std::ptr::null()) };
         }
-        if INSIDE.replace(true) {
+        if std::ptr::eq(INSIDE.get(), self) {
             return;
         }
+        let outer = INSIDE.replace(self);
         loop {
             (0..self.workers.len()).for_each(|index| {
                 self.cancel_inbox(index);
@@ -377,7 +379,7 @@ impl Registry {
                 break;
             }
         }
-        INSIDE.set(false);
+        INSIDE.set(outer);
     }
 
     fn has_cancellable(&self) -> bool {

@@ -134,6 +134,7 @@ impl Affinity {
             home: self.inner.home_index(),
             strict: self.inner.strict,
             affinity: Some(self.inner.clone()),
+            in_line: false,
         }))
     }
 }

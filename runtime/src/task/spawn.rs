@@ -190,13 +190,15 @@ pub(super) struct Destination {
     pub(super) home: usize,
     pub(super) strict: bool,
     pub(super) affinity: Option<Arc<AffinityInner>>,
+    /// Spawned by `spawn_fifo`: in the order of the calls, whatever it is.
+    pub(super) in_line: bool,
 }
 
 impl Destination {
     /// Home of a plain spawn: the spawner's node.
     pub(crate) fn here(registry: Arc<Registry>) -> Destination {
         let home = registry.home_of_caller();
-        Destination { registry, home, strict: false, affinity: None }
+        Destination { registry, home, strict: false, affinity: None, in_line: false }
     }
 }
 
@@ -205,7 +207,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Destination { registry, home, strict, affinity } = to;
+    let Destination { registry, home, strict, affinity, in_line: _ } = to;
     match Worker::current_of(&registry) {
         Some(worker) => worker.shared().counters.own.spawned.bump(),
         None => _ = registry.spawned_outside.fetch_add(1, Ordering::Relaxed),
@@ -251,6 +253,11 @@ pub struct SpawnTo(pub(super) Destination);
 impl SpawnTo {
     pub(crate) fn here(registry: Arc<Registry>) -> SpawnTo {
         SpawnTo(Destination::here(registry))
+    }
+
+    /// For `spawn_fifo`.
+    pub(crate) fn in_line(registry: Arc<Registry>) -> SpawnTo {
+        SpawnTo(Destination { in_line: true, ..Destination::here(registry) })
     }
 }
 
@@ -311,8 +318,8 @@ where
 /// None here; after a shutdown the handle returns [`JoinError::Shutdown`].
 ///
 /// # Cost
-/// One allocation, one push to the node's queue and, if a worker sleeps there, one wake-up. A pending future takes 72 bytes
-/// more than itself or its output, whichever is larger, and one entry (8 bytes) in a list.
+/// One allocation, one push to the node's queue and, if a worker sleeps there, one wake-up. A pending future takes 80 bytes
+/// more than itself or its output, whichever is larger, and one entry in a list.
 ///
 /// ```
 /// let closure = numart_runtime::spawn(|| 6 * 7);
@@ -329,7 +336,8 @@ where
 
 /// As [`spawn`], and tasks spawned by one thread with one home start in that order.
 ///
-/// Node queues are first in first out, so today the two are the same; code that relies on the order says so by this.
+/// Node queues are first in first out, so for closures the two are the same, and code that relies on the order says so by
+/// this. A future spawned by [`spawn`] inside a poll runs next; by this it takes its place in the queue.
 ///
 /// ```
 /// let first = numart_runtime::spawn_fifo(|| 1);
@@ -341,7 +349,7 @@ where
     K: Task<M> + Send + 'static,
     K::Output: Send + 'static,
 {
-    spawn(task)
+    task.spawn_to(SpawnTo::in_line(current_registry()))
 }
 
 /// Runs a closure inside the global runtime (or where the caller is already inside one) and waits for it.

@@ -255,7 +255,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let Destination { registry, home, strict, affinity } = to;
+    let Destination { registry, home, strict, affinity, in_line } = to;
     let worker = Worker::current_of(&registry);
     match worker {
         Some(worker) => worker.shared().counters.own.spawned.bump(),
@@ -293,7 +293,7 @@ where
     }
     // A poll that spawns is about to wait for what it spawned, or to end.
     let taken = match worker {
-        Some(worker) if worker.node_index() == home && registry.gate.admits(true) => {
+        Some(worker) if !in_line && worker.node_index() == home && registry.gate.admits(true) => {
             worker.run_next(Taken { job: entry, strict })
         }
         _ => Err(Taken { job: entry, strict }),
