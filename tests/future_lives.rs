@@ -79,7 +79,7 @@ impl Town {
         let before = self.doors[at as usize % 16].lock().unwrap().replace(waker);
         // The one that loses its place is woken, dropped, or woken by reference and dropped.
         match before {
-            Some(before) if at % 5 == 0 => drop(before),
+            Some(before) if at.is_multiple_of(5) => drop(before),
             Some(before) if at % 5 == 1 => {
                 before.wake_by_ref();
                 drop(before);

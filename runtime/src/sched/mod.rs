@@ -2,10 +2,10 @@
 //!
 //! Bottom-up, each only using those before it:
 //! `job` (what queues hold), `strand` (who works below whose wait), `sleep`, `latch`, `deque`, `roots` (a node's queue),
-//! `slot` (a worker's next future), `alive` (futures not done), `inbox`, `counters`, `clock`, `config`, `gate` (shutdown against spawn), `registry` (one runtime's shared state),
-//! `waking` (whom), `spare` (threads that stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal
-//! order), `wait` (the waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread
-//! that became a worker).
+//! `slot` (a worker's next future), `alive` (futures not done), `inbox`, `counters`, `clock`, `config`, `gate` (shutdown
+//! against spawn), `registry` (one runtime's shared state), `ending` (its shutdown), `waking` (whom), `spare` (threads that
+//! stand in for waiting ones), `worker` (one thread's half, and how it runs a job), `search` (steal order), `wait` (the
+//! waiting rule), `idle` (main loop and sleep), `thread` (a worker thread's life), `adopted` (a thread that became a worker).
 
 pub(crate) mod deque;
 pub(crate) mod gate;
@@ -24,6 +24,8 @@ pub(crate) mod clock;
 pub(crate) mod config;
 #[cfg(not(loom))]
 pub(crate) mod counters;
+#[cfg(not(loom))]
+mod ending;
 #[cfg(not(loom))]
 mod idle;
 #[cfg(not(loom))]
